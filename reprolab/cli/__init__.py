@@ -1,1 +1,5 @@
-"""."""
+"""The command ``reprolab``: one module a subcommand, each with ``add`` and ``run``."""
+
+from reprolab.cli.main import main
+
+__all__ = ["main"]
