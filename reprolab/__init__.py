@@ -1,4 +1,4 @@
-"""Two distributed training runs should have been the same and were not: where did they part?
+"""Finds where two distributed training runs part that should have been the same.
 
 A *lab* is a folder of *runs*. A run is recorded by ``record`` in the training loop: at every
 *step*, on every *rank*, each *stream* of state is reduced to *fingerprints*, one a *block* of each

@@ -66,9 +66,13 @@ class TensorSpec:
     def __post_init__(self) -> None:
         if self.dtype not in ITEMSIZE:
             known = ", ".join(ITEMSIZE)
-            raise ValueError(f"tensor {self.name!r}: dtype must be one of {known}; got {self.dtype!r}")
+            raise ValueError(
+                f"tensor {self.name!r}: dtype must be one of {known}; got {self.dtype!r}"
+            )
         if any(extent < 0 for extent in self.shape):
-            raise ValueError(f"tensor {self.name!r}: extents must not be negative; got {self.shape}")
+            raise ValueError(
+                f"tensor {self.name!r}: extents must not be negative; got {self.shape}"
+            )
 
     @property
     def size(self) -> int:
@@ -98,7 +102,9 @@ class Region:
         if len(self.offset) != len(self.shape):
             raise ValueError(f"offset {self.offset} and shape {self.shape} differ in length")
         if any(number < 0 for number in self.offset + self.shape):
-            raise ValueError(f"offset and shape must not be negative; got {self.offset}, {self.shape}")
+            raise ValueError(
+                f"offset and shape must not be negative; got {self.offset}, {self.shape}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,9 @@ class Layout:
 
     def __post_init__(self) -> None:
         if self.block_bytes <= 0 or self.block_bytes % 16:
-            raise ValueError(f"block_bytes must be a positive multiple of 16; got {self.block_bytes}")
+            raise ValueError(
+                f"block_bytes must be a positive multiple of 16; got {self.block_bytes}"
+            )
         starts = [0]
         for tensor in self.tensors:
             starts.append(starts[-1] + tensor.blocks(self.block_bytes))

@@ -1,5 +1,5 @@
 """The command ``reprolab``: one module a subcommand, each with ``add`` and ``run``."""
 
-from reprolab.cli.main import main
+from reprolab.cli.entry import main
 
 __all__ = ["main"]

@@ -156,8 +156,7 @@ def _complaint(rank: int, process: subprocess.Popen[str], complaints: IO[bytes])
     complaints.seek(0)
     said = complaints.read().decode(errors="replace").strip()[-2000:] or "nothing"
     ended = "did not end" if process.poll() is None else f"ended with exit code {process.poll()}"
-    return f"rank {rank} {ended} and said:
-{said}"
+    return f"rank {rank} {ended} and said:\n{said}"
 
 
 def _stop(ranks: list[subprocess.Popen[str]]) -> None:

@@ -44,10 +44,14 @@ class Policy:
         if self.every < 1:
             raise ValueError(f"every must be at least 1; got {self.every}")
         if self.block_bytes <= 0 or self.block_bytes % 16:
-            raise ValueError(f"block_bytes must be a positive multiple of 16; got {self.block_bytes}")
+            raise ValueError(
+                f"block_bytes must be a positive multiple of 16; got {self.block_bytes}"
+            )
         if self.checkpoint_every is not None and self.checkpoint_every < 1:
             raise ValueError(f"checkpoint_every must be at least 1; got {self.checkpoint_every}")
         if self.on_write_error not in ("stop", "warn"):
-            raise ValueError(f"on_write_error must be 'stop' or 'warn'; got {self.on_write_error!r}")
+            raise ValueError(
+                f"on_write_error must be 'stop' or 'warn'; got {self.on_write_error!r}"
+            )
         if not self.rank_timeout > 0:
             raise ValueError(f"rank_timeout must be positive; got {self.rank_timeout}")
