@@ -27,6 +27,8 @@ class Settings:
     dropout: float = 0.1
     lr: float = 1e-3
     checkpoint_every: int = 16
+    block_bytes: int = 1 << 14
+    """Far below the default, so that the small tensors here have several blocks to look at."""
     windows: int = 640
     """Windows of text in an epoch."""
 

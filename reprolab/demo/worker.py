@@ -50,7 +50,9 @@ def train(settings: Settings) -> None:
         model = DistributedDataParallel(raw, bucket_cap_mb=settings.bucket_cap_mb)
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr)
     torch.manual_seed(1000 * settings.dropout_seed + rank)
-    policy = rl.Policy(checkpoint_every=settings.checkpoint_every)
+    policy = rl.Policy(
+        checkpoint_every=settings.checkpoint_every, block_bytes=settings.block_bytes
+    )
 
     with rl.record(
         settings.lab,
