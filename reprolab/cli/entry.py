@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import reprolab
 from reprolab.cli import compare, demo, lab, runs, show
+from reprolab.cli.rendering import printable
 from reprolab.errors import ReprolabError
 
 SAME, DIFFERENT, FAILED = 0, 1, 2
@@ -46,10 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         return int(options.run(options))
-    except ReprolabError as error:
-        print(f"reprolab: {error}", file=sys.stderr)
-    except OSError as error:
-        print(f"reprolab: {error}", file=sys.stderr)
+    except (ReprolabError, OSError, ValueError) as error:
+        print(f"reprolab: {printable(str(error))}", file=sys.stderr)
     except KeyboardInterrupt:
         print("reprolab: interrupted", file=sys.stderr)
     return FAILED

@@ -23,8 +23,10 @@ def table_text(frame: pl.DataFrame) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace characters that a terminal would act on by their escapes."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    """Replace characters that a terminal would act on, but for new lines, by their escapes."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text
+    )
 
 
 def _cell(value: object) -> str:
@@ -32,4 +34,4 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:.6g}"
-    return printable(str(value))
+    return printable(str(value)).replace("\n", "\\n")

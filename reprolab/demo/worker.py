@@ -49,10 +49,11 @@ def train(settings: Settings) -> None:
     if world_size > 1:
         model = DistributedDataParallel(raw, bucket_cap_mb=settings.bucket_cap_mb)
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr)
-    torch.manual_seed(1000 * settings.dropout_seed + rank)
-    policy = rl.Policy(
-        checkpoint_every=settings.checkpoint_every, block_bytes=settings.block_bytes
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: settings.lr_factor if step >= settings.lr_factor_from else 1.0
     )
+    torch.manual_seed(1000 * settings.dropout_seed + rank)
+    policy = rl.Policy(checkpoint_every=settings.checkpoint_every, block_bytes=settings.block_bytes)
 
     with rl.record(
         settings.lab,
@@ -63,12 +64,11 @@ def train(settings: Settings) -> None:
         policy=policy,
     ) as rec:
         for step, (tokens,) in enumerate(rec.batches(batches(settings, rank, world_size))):
-            if settings.lr_factor != 1.0 and step == settings.lr_factor_from:
-                optimizer.param_groups[0]["lr"] *= settings.lr_factor
             scores = model(tokens[:, :-1])
             loss = F.cross_entropy(scores.flatten(0, 1), tokens[:, 1:].flatten())
             loss.backward()
             optimizer.step()
+            schedule.step()
             optimizer.zero_grad()
             if step + 1 == settings.flip_before and rank == settings.flip_rank % world_size:
                 flip(
