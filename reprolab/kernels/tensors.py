@@ -1,0 +1,87 @@
+"""Tensors of NumPy and torch as dtype names, shapes and bytes.
+
+torch is never imported here: a tensor of torch can only arrive where torch is loaded already.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from reprolab.errors import UnsupportedDtype
+from reprolab.vocabulary import ITEMSIZE
+
+DTYPES = tuple(ITEMSIZE)
+"""Names of the dtypes, in the order of the codes the compiled kernels know them by."""
+
+CODES = {name: code for code, name in enumerate(DTYPES)}
+"""Code of each dtype name."""
+
+
+def is_torch(tensor: Any) -> bool:
+    """Whether `tensor` is a tensor of torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor)
+
+
+def dtype_name(tensor: Any) -> str:
+    """Name of the dtype of a NumPy array or torch tensor, a key of ``vocabulary.ITEMSIZE``.
+
+    Raises
+    ------
+    UnsupportedDtype
+        Where the kernels know no such dtype.
+    """
+    name = str(tensor.dtype).removeprefix("torch.") if is_torch(tensor) else tensor.dtype.name
+    if name not in ITEMSIZE:
+        raise UnsupportedDtype(f"dtype must be one of {', '.join(DTYPES)}; got {name}")
+    return name
+
+
+def on_host(tensor: Any) -> bool:
+    """Whether the bytes of `tensor` are in this process's memory."""
+    return not is_torch(tensor) or tensor.device.type == "cpu"
+
+
+def dense(tensor: Any) -> Any:
+    """The same tensor, contiguous, little-endian and without lazy bits; copied only if it must be.
+
+    Raises
+    ------
+    TypeError
+        For anything that is not a dense tensor with data of its own.
+    """
+    if not is_torch(tensor):
+        if not isinstance(tensor, np.ndarray):
+            raise TypeError(
+                f"expected a NumPy array or a torch tensor; got {type(tensor).__name__}"
+            )
+        if tensor.dtype.byteorder == ">":
+            tensor = tensor.astype(tensor.dtype.newbyteorder("<"))
+        return np.asarray(tensor, order="C")
+    if str(tensor.layout) != "torch.strided" or tensor.device.type == "meta":
+        raise TypeError(
+            f"expected a dense tensor with data; got layout {tensor.layout} on device {tensor.device}"
+        )
+    plain = tensor.detach().resolve_neg().contiguous()
+    if plain.numel() and not plain.data_ptr():
+        raise TypeError(
+            f"a {type(tensor).__name__} has no memory of its own; pass its local tensor and region"
+        )
+    return plain
+
+
+def flat_bytes(tensor: Any) -> np.ndarray:
+    """Bytes of a dense tensor on the host, uint8 [nbytes]; no copy."""
+    if is_torch(tensor):
+        return tensor.reshape(-1).view(sys.modules["torch"].uint8).numpy()
+    return tensor.reshape(-1).view(np.uint8)
+
+
+def address(tensor: Any) -> int:
+    """Where the first byte of a dense tensor on the host is."""
+    if is_torch(tensor):
+        return tensor.data_ptr()
+    return tensor.__array_interface__["data"][0]
