@@ -10,11 +10,17 @@ ReprolabError
 ├── DamagedData              bytes on disk are not what was written
 ├── CheckpointError
 │   ├── StepNotCommitted     no committed checkpoint at this step
-│   └── CheckpointFailed     a checkpoint could not be written; earlier ones stay good
+│   ├── CheckpointFailed     a checkpoint could not be written; earlier ones stay good
+│   ├── CheckpointNotFound   nothing is at this path
+│   ├── UnsupportedFormat    not a checkpoint reprolab can read
+│   ├── RefusedPickle        the file asks for objects that only running code would make
+│   └── TooLarge             reading would take more memory than allowed
+├── MissingLibrary           an optional library is not installed (also an ImportError)
 ├── RecordingFailed          a record could not be written (a full disk, say)
 ├── UnsupportedTraining      capture cannot do this without changing the training
 ├── UnsupportedDtype         the kernels know no such dtype (also a TypeError)
 ├── NothingToCompare         no stream, step or tensor in common
+├── TraceError               a trace of operations cannot be read or analysed
 └── RankTimeout              other ranks did not answer in time
 ```
 """
@@ -86,6 +92,26 @@ class CheckpointFailed(CheckpointError):
     """A checkpoint could not be written; earlier ones stay good."""
 
 
+class CheckpointNotFound(CheckpointError):
+    """Nothing is at this path."""
+
+
+class UnsupportedFormat(CheckpointError):
+    """Not a checkpoint reprolab can read."""
+
+
+class RefusedPickle(CheckpointError):
+    """The file asks for objects that only running its code would make; nothing was run."""
+
+
+class TooLarge(CheckpointError):
+    """Reading would take more memory than allowed."""
+
+
+class MissingLibrary(ReprolabError, ImportError):
+    """This needs an optional library that is not installed."""
+
+
 class RecordingFailed(ReprolabError):
     """A record could not be written, for example because the disk is full."""
 
@@ -100,6 +126,10 @@ class UnsupportedDtype(ReprolabError, TypeError):
 
 class NothingToCompare(ReprolabError):
     """The two sides share no stream, step or tensor."""
+
+
+class TraceError(ReprolabError):
+    """A trace of operations cannot be read, or holds nothing to analyse."""
 
 
 class RankTimeout(ReprolabError):

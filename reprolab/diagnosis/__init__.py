@@ -1,0 +1,1 @@
+"""Why runs part, and who holds a run up."""

@@ -1,0 +1,1 @@
+"""Who was late, what it cost, and what to do about it."""

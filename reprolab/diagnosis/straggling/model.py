@@ -1,0 +1,94 @@
+"""The what-if model of a trace: what each step would have taken, had some operations been ideal.
+
+An operation's ideal duration is the same on all ranks and at all steps: the mean over all
+operations of its name for work, the median (without waiting) for communication. The ideal step
+replays the graph with ideal durations only. The *slowdown* S is the mean step time over the ideal
+one, both replayed, so that idle gaps nobody recorded do not count.
+
+References
+----------
+Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", OSDI'25,
+equations 1 to 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from reprolab.diagnosis.straggling.graph import Graph
+from reprolab.diagnosis.straggling.timing import Timing
+from reprolab.kernels.replay import replay
+from reprolab.tables.operations import WORK
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A graph with measured and ideal durations."""
+
+    graph: Graph
+    timing: Timing
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the operations, sorted."""
+        return tuple(self.graph.nodes["operation"].unique().sort().to_list())
+
+    @cached_property
+    def name(self) -> np.ndarray:
+        """int [nodes]: index of each node's operation in `names`."""
+        return np.searchsorted(np.array(self.names), self.graph.nodes["operation"].to_numpy())
+
+    @cached_property
+    def typical(self) -> np.ndarray:
+        """float64 [nodes]: ideal duration."""
+        works = self.graph.nodes["role"].to_numpy() == WORK
+        value = np.empty(len(self.names))
+        for number in range(len(self.names)):
+            own = self.name == number
+            # The measures of the paper: work varies little, while the tail of a communication is
+            # what somebody else caused.
+            measure = np.mean if works[own].all() else np.median
+            value[number] = measure(self.timing.own[own])
+        return value[self.name]
+
+    @cached_property
+    def actual(self) -> np.ndarray:
+        """float64 [steps]: replayed time of each step."""
+        return self.step_times(self.timing.own)
+
+    @cached_property
+    def ideal(self) -> float:
+        """Seconds: replayed time of the ideal step."""
+        return float(self.step_times(self.typical[:, None])[0])
+
+    @property
+    def slowdown(self) -> float:
+        """S: mean step time over the ideal one."""
+        return float(self.actual.mean() / self.ideal)
+
+    def step_times(self, durations: np.ndarray) -> np.ndarray:
+        """Replayed time of each lane of `durations`, float64 [nodes, lanes]."""
+        return replay(self.graph.schedule, durations)[1].max(axis=0)
+
+    def only(self, slow: np.ndarray) -> np.ndarray:
+        """Time of each step, had only these operations been as slow as they were.
+
+        Parameters
+        ----------
+        slow : bool [nodes] or bool [nodes, steps]
+        """
+        slow = slow[:, None] if slow.ndim == 1 else slow
+        return self.step_times(np.where(slow, self.timing.own, self.typical[:, None]))
+
+    def without(self, slow: np.ndarray) -> np.ndarray:
+        """Time of each step, had these operations been ideal and the others as they were."""
+        slow = slow[:, None] if slow.ndim == 1 else slow
+        return self.step_times(np.where(slow, self.typical[:, None], self.timing.own))
+
+    def explained(self, slow: np.ndarray) -> float:
+        """Share of the slowdown that vanishes when these operations are ideal (M of the paper)."""
+        excess = self.actual.mean() - self.ideal
+        return float((self.actual.mean() - self.without(slow).mean()) / excess) if excess else 0.0

@@ -1,0 +1,95 @@
+"""Measured starts and durations of every node at every step, and what of them is the rank's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from reprolab.diagnosis.straggling.graph import Graph
+from reprolab.errors import TraceError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timing:
+    """Times of all nodes (rows) at all usable steps (columns), in seconds."""
+
+    steps: np.ndarray
+    """int64 [steps]"""
+    start: np.ndarray
+    """float64 [nodes, steps]: since the start of the step."""
+    duration: np.ndarray
+    """float64 [nodes, steps]: as measured; communications include waiting."""
+    own: np.ndarray
+    """float64 [nodes, steps]: without waiting for others. Of a communication, the time from its
+    last member's start to this member's end; of other operations, the duration."""
+    notes: tuple[str, ...]
+    """Which steps were left out, and why."""
+
+    @property
+    def span(self) -> np.ndarray:
+        """float64 [steps]: measured time of each step, from the first start to the last end."""
+        return (self.start + self.duration).max(axis=0) - self.start.min(axis=0)
+
+
+def time(graph: Graph, operations: pl.DataFrame) -> Timing:
+    """Lay measured times out on a graph.
+
+    Steps that lack an operation of the graph, or have one too many, are left out with a note.
+
+    Raises
+    ------
+    TraceError
+        If no step is complete.
+    """
+    key = ["rank", "operation", "sequence"]
+    index = graph.nodes.select(*key, pl.int_range(pl.len(), dtype=pl.Int32).alias("node"))
+    placed = operations.select("step", *key, "start", "duration").join(index, on=key, how="left")
+    whole = (
+        placed.group_by("step")
+        .agg(
+            pl.col("node").n_unique().alias("found"),
+            pl.col("node").null_count().alias("foreign"),
+            pl.len().alias("rows"),
+        )
+        .sort("step")
+    )
+    count = len(graph.nodes)
+    fits = (pl.col("found") == count) & (pl.col("rows") == count) & (pl.col("foreign") == 0)
+    steps = whole.filter(fits)["step"].to_numpy()
+    odd = whole.filter(~fits)
+    if not len(steps):
+        row = odd.row(0, named=True)
+        raise TraceError(
+            f"no step is complete: expected {count} operations over all ranks, step {row['step']} "
+            f"has {row['rows']}, {row['foreign']} of them unknown to the first step"
+        )
+    placed = placed.filter(pl.col("step").is_in(steps))
+    lane = np.searchsorted(steps, placed["step"].to_numpy())
+    node = placed["node"].to_numpy()
+    start, duration = np.empty((2, count, len(steps)))
+    start[node, lane] = placed["start"].to_numpy()
+    duration[node, lane] = placed["duration"].to_numpy()
+    start -= start.min(axis=0)
+    notes = ()
+    if len(odd):
+        listed = ", ".join(map(str, odd["step"].head(5).to_list()))
+        notes = (
+            f"{len(odd)} of {len(whole)} steps have other operations than the rest and were left "
+            f"out: {listed}{', ...' if len(odd) > 5 else ''}",
+        )
+    return Timing(steps, start, duration, own_time(graph, start, duration), notes)
+
+
+def own_time(graph: Graph, start: np.ndarray, duration: np.ndarray) -> np.ndarray:
+    """What of each duration is not waiting for others.
+
+    A communication's own time is never negative: where a recorder has a member end before another
+    starts, it is 0.
+    """
+    members, bounds = graph.schedule.members, graph.schedule.bounds
+    last = np.maximum.reduceat(start[members], bounds[:-1], axis=0)
+    joint = np.empty_like(start)
+    joint[members] = np.repeat(last, np.diff(bounds), axis=0)
+    return np.where(graph.meets[:, None], np.maximum(start + duration - joint, 0.0), duration)

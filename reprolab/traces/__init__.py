@@ -1,0 +1,9 @@
+"""Traces that others recorded, read into tables of operations.
+
+- *operation*: what one rank did at one step from when to when (`reprolab.tables.operations`).
+- *trace*: the operations of a job's ranks, and what was left out while reading (:class:`Trace`).
+"""
+
+from reprolab.traces.trace import Trace
+
+__all__ = ["Trace"]
