@@ -1,0 +1,95 @@
+"""Files that are there whole or not at all, and stay after a power cut.
+
+On POSIX file systems a rename is atomic and a link to a name that exists fails. Both also hold on
+NFS, Lustre and GlusterFS, except that an NFS server whose answer is lost may report a failure of
+a link that it made; the name then exists, which is what a reader looks at.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+
+def write_file(path: Path, *pieces: bytes | memoryview, sync: bool = True) -> None:
+    """Write a file with one system call where the pieces allow it; an existing one is replaced."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        write_all(handle, pieces)
+        if sync:
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_all(handle: int, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write every byte of `pieces` to an open file."""
+    left = [memoryview(piece) for piece in pieces if len(piece)]
+    while left:
+        written = os.writev(handle, left)
+        while left and written >= len(left[0]):
+            written -= len(left.pop(0))
+        if written:
+            left[0] = left[0][written:]
+
+
+def replace_file(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Put `data` at `path` in one go, whether or not something is there."""
+    draft = _draft(path)
+    try:
+        write_file(draft, data, sync=sync)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    if sync:
+        sync_folder(path.parent)
+
+
+def publish_file(path: Path, data: bytes) -> None:
+    """Put `data` at `path` in one go, never over an existing file.
+
+    Raises
+    ------
+    FileExistsError
+        If `path` exists already.
+    """
+    draft = _draft(path)
+    try:
+        write_file(draft, data)
+        try:
+            os.link(draft, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, "the file exists already", str(path)) from None
+            draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    try:
+        sync_folder(path.parent)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        # Some network file systems cannot sync a folder and need not.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.draft")
