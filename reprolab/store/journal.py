@@ -92,7 +92,8 @@ class JournalWriter:
             np.ascontiguousarray(part, dtype=dtype).tobytes()
             for part, dtype in zip(parts, ("<u8", "<f8", "<f8"), strict=True)
         )
-        self._append(_ROWS, payload, step, number, rows, int(stream_digest(layout, fingerprint.digest)))
+        digest = int(stream_digest(layout, fingerprint.digest))
+        self._append(_ROWS, payload, step, number, rows, digest)
         self._last[stream] = step
 
     def flush(self) -> None:
