@@ -41,9 +41,9 @@ def modules() -> dict[str, dict[str, str]]:
         file = getattr(module, "__file__", None)
         if not file or not file.endswith(".py") or name.partition(".")[0] == "reprolab":
             continue
-        path = Path(file).resolve()
-        if any(path.is_relative_to(folder) for folder in installed):
+        if file.startswith(installed):
             continue
+        path = Path(file).resolve()
         try:
             content = path.read_bytes()
         except OSError:
@@ -53,10 +53,12 @@ def modules() -> dict[str, dict[str, str]]:
     return found
 
 
-def _installed() -> list[Path]:
+def _installed() -> tuple[str, ...]:
     places = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
     places |= {*site.getsitepackages(), site.getusersitepackages()}
-    return [Path(place).resolve() for place in places if place]
+    # Compared as text, spelled both ways: thousands of modules would take long to resolve.
+    spellings = {str(Path(place).resolve()) for place in places} | places
+    return tuple(f"{place}/" for place in spellings)
 
 
 def _git(folder: Path) -> dict[str, Any] | None:

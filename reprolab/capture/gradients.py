@@ -139,8 +139,8 @@ class GradientWatch:
         self._reducing = reducing
         self._forward = forward
         self._spans = spans
-        self._task: int | None = None
-        self._began = self._last = 0.0
+        self._began: dict[int, float] = {}
+        self._last = 0.0
         self._fired: set[int] = set()
         self._handles: dict[int, Any] = {}
         self.reading = True
@@ -167,12 +167,13 @@ class GradientWatch:
     def _hook(self, position: int) -> Callable[[torch.Tensor], None]:
         def accumulated(parameter: torch.Tensor) -> None:
             now = perf_counter()
-            # Every backward pass is a graph task of its own, also one nested in another; comparing
-            # its number also notices a pass whose predecessor was broken off by an exception.
+            # Every backward pass is a graph task of its own, also one nested in another; their
+            # numbers also tell a pass from one before that an exception broke off.
             task = torch._C._current_graph_task_id()
-            if task != self._task:
-                self._task, self._began = task, now
-                _at_the_end(self._all_accumulated)
+            if task not in self._began:
+                self._began[task] = now
+                # DDP queues its own callback in between, if it reduces in this pass.
+                _at_the_end(lambda: _at_the_end(lambda: self._over(task)))
             if self.reading:
                 self._read_local(position, parameter.grad)
             self._last = perf_counter()
@@ -191,21 +192,17 @@ class GradientWatch:
         if self._local is not None and gradient is not None:
             self._local.read(position, gradient)
 
-    def _all_accumulated(self) -> None:
-        # DDP has queued its own callback by now, if it reduces in this pass; this one goes behind.
-        _at_the_end(self._reduced)
-
-    def _reduced(self) -> None:
+    def _over(self, task: int) -> None:
         now = perf_counter()
-        forward = self._forward
-        starts = (forward.backward_began, forward.ended, self._began)
+        forward, first = self._forward, self._began.pop(task)
+        starts = (forward.backward_began, forward.ended, first)
         began = next(start for start in starts if start is not None)
-        self._spans.add("backward", min(began, self._began), self._last)
+        self._spans.add("backward", min(began, first), self._last)
         if self._reducing and (
             not self._wrappers or any(ddp.require_backward_grad_sync for ddp in self._wrappers)
         ):
             self._spans.add("reduce", self._last, now)
-        self._task = forward.backward_began = forward.ended = None
+        forward.backward_began = forward.ended = None
         self.passes += 1
         if self.reading and self._end is not None:
             self._end.read_all(self._arrived())
