@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,9 @@ from reprolab.vocabulary import BLOCK_BYTES, Layout, TensorSpec
 
 if TYPE_CHECKING:
     import zarr
+
+_MOST_PROBLEMS = 100
+"""Damaged files that are listed for one array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,9 @@ class Checkpoint:
             If a chunk does not check.
         """
         array = self._array(stream, name, rank)
+        for problem in self._file_problems(array):
+            # The record's sizes are believed only where files of these sizes are there.
+            raise problem.at(**self._place(stream, name, rank))
         data = np.empty(array.spec.nbytes, np.uint8) if out is None else _bytes_of(out)
         if len(data) != array.spec.nbytes:
             raise ValueError(f"out must be {array.spec.nbytes} bytes; got {len(data)}")
@@ -185,7 +192,7 @@ class Checkpoint:
         problems = []
         for stream, name, rank, array in self._all():
             place = self._place(stream, name, rank)
-            found = list(self._file_problems(array))
+            found = list(islice(self._file_problems(array), _MOST_PROBLEMS))
             if not found:
                 try:
                     digest = fingerprint(self.read(stream, name, rank)).total().digest[0]

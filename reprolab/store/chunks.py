@@ -57,8 +57,6 @@ def read_chunk(path: Path, size: int, out: np.ndarray | None = None) -> np.ndarr
     DamagedData
         If the file is missing, of another size, or its checksum is wrong.
     """
-    into = np.empty(size, np.uint8) if out is None else out
-    rest = bytearray(size + CHECKSUM_BYTES - len(into))
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -69,6 +67,9 @@ def read_chunk(path: Path, size: int, out: np.ndarray | None = None) -> np.ndarr
             raise DamagedData(
                 f"this chunk must be {size + CHECKSUM_BYTES} bytes; it is {length}", chunk=path
             )
+        # Only now is it known that so many bytes are there to be read.
+        into = np.empty(size, np.uint8) if out is None else out
+        rest = bytearray(size + CHECKSUM_BYTES - len(into))
         if _read_into(handle, into, rest) != length:
             raise DamagedData("this chunk ended while it was read", chunk=path)
     finally:

@@ -17,52 +17,66 @@ import numpy as np
 
 from reprolab.store.arrays import array_metadata, group_metadata, numpy_dtype
 from reprolab.store.chunks import read_chunk, write_chunk
-from reprolab.store.durable import replace_file, sync_folder
+from reprolab.store.durable import Drafts, sync_all, sync_folder, write_file
 from reprolab.store.folded import COLUMNS, Index, chunk_file, read_index
 from reprolab.store.journal import Entry, JournalReader
 from reprolab.store.layouts import roll_up
 from reprolab.vocabulary import Layout
 
 
-def fold(group: Path, journals: Sequence[tuple[int, Path]]) -> None:
-    """Fold the journals of one rank into its group and remove them.
+def fold(group: Path, attempt: int, journal: Path) -> None:
+    """Fold the journal of one rank and attempt into the rank's group and remove it.
 
     Parameters
     ----------
     group : Path
         The rank's Zarr group; made if it is missing.
-    journals : sequence of (int, Path)
-        Attempt and file of each journal, in order of attempts.
+    attempt : int
+        The attempt in which the journal was written.
+    journal : Path
+        Its file, not written any more.
+
+    Raises
+    ------
+    DamagedData
+        If the journal or what was folded before does not check; the journal stays then.
+    OSError
+        If the disk refuses; the journal stays then.
     """
-    readers = [(attempt, JournalReader(path)) for attempt, path in journals]
-    streams = dict.fromkeys(entry.stream for _, reader in readers for entry in reader.entries)
+    reader = JournalReader(journal)
+    streams: dict[str, list[Entry]] = {}
+    for entry in reader.entries:
+        streams.setdefault(entry.stream, []).append(entry)
     group.mkdir(parents=True, exist_ok=True)
-    if not (group / "zarr.json").exists():
-        replace_file(group / "zarr.json", group_metadata({}))
-        sync_folder(group.parent)
-    for stream in streams:
-        _fold_stream(group / stream, stream, readers)
-    for _, path in journals:
-        path.unlink()
-        sync_folder(path.parent)
+    with Drafts() as rows, Drafts() as counts:
+        for stream, entries in streams.items():
+            place = group / stream
+            before = read_index(place)
+            if before is None or attempt not in before.attempts:
+                index = _append(place, attempt, reader, entries, before, rows)
+                write_file(
+                    counts.add(place / "zarr.json"), group_metadata(index.attributes()), sync=False
+                )
+        write_file(counts.add(group / "zarr.json"), group_metadata({}), sync=False)
+        rows.publish()
+        sync_all([*(group / stream for stream in streams), group, group.parent])
+        counts.publish()
+    journal.unlink()
+    sync_folder(journal.parent)
 
 
-def _fold_stream(group: Path, stream: str, readers: Sequence[tuple[int, JournalReader]]) -> None:
-    before = read_index(group)
-    folded = before.attempts if before else ()
-    fresh = [
-        (attempt, reader, entry)
-        for attempt, reader in readers
-        if attempt not in folded
-        for entry in reader.entries
-        if entry.stream == stream
-    ]
-    if not fresh:
-        return
-    index, numbers = _extended(before, fresh)
-    writers = {name: _Appender(group, name, index, before) for name in COLUMNS}
-    first = before.rows if before else 0
-    for row, (attempt, reader, entry) in enumerate(fresh, first):
+def _append(
+    group: Path,
+    attempt: int,
+    reader: JournalReader,
+    entries: Sequence[Entry],
+    before: Index | None,
+    drafts: Drafts,
+) -> Index:
+    """Append the entries of one stream to its arrays; the index that will count them."""
+    index, numbers = _extended(before, attempt, entries)
+    columns = [_Appender(group, name, index, before, drafts) for name in COLUMNS]
+    for row, entry in enumerate(entries, before.rows if before else 0):
         fingerprint = reader.read(entry)
         tensors = roll_up(entry.layout, fingerprint)
         values: dict[str, Any] = {
@@ -77,50 +91,46 @@ def _fold_stream(group: Path, stream: str, readers: Sequence[tuple[int, JournalR
             "moments": fingerprint.moments,
             "sketch": fingerprint.sketch,
         }
-        for name, writer in writers.items():
-            writer.put(row, values[name])
-    for writer in writers.values():
-        writer.finish()
-    replace_file(group / "zarr.json", group_metadata(index.attributes()))
-    sync_folder(group.parent)
+        for column in columns:
+            column.put(row, values[column.name])
+    for column in columns:
+        column.finish()
+    return index
 
 
 def _extended(
-    before: Index | None, fresh: Sequence[tuple[int, JournalReader, Entry]]
+    before: Index | None, attempt: int, entries: Sequence[Entry]
 ) -> tuple[Index, dict[Layout, int]]:
     """The index after a fold, and the number of each layout."""
-    numbers = {layout: number for number, layout in enumerate(before.layouts if before else ())}
-    for _, _, entry in fresh:
+    old = before or Index(0, (), (), {})
+    numbers = {layout: number for number, layout in enumerate(old.layouts)}
+    for entry in entries:
         numbers.setdefault(entry.layout, len(numbers))
-    attempts = (before.attempts if before else ()) + tuple(
-        dict.fromkeys(attempt for attempt, _, _ in fresh)
-    )
-    rows = (before.rows if before else 0) + len(fresh)
-    index = Index(rows, attempts, tuple(numbers), {})
+    index = Index(old.rows + len(entries), (*old.attempts, attempt), tuple(numbers), {})
     chunks = {}
     for name, column in COLUMNS.items():
         width = column.width or ""
         # An array without a width has no chunks yet, so they may still be chosen.
-        keep = before is not None and (not width or before.widths[width])
-        chunks[name] = (
-            before.chunks[name]
-            if before is not None and keep
-            else column.chunk(rows, index.widths.get(width, 0))
-        )
+        if before is not None and (not width or before.widths[width]):
+            chunks[name] = before.chunks[name]
+        else:
+            chunks[name] = column.chunk(index.rows, index.widths.get(width, 0))
     return replace(index, chunks=chunks), numbers
 
 
 class _Appender:
     """Appends rows to one array, one band of chunks in memory at a time."""
 
-    def __init__(self, group: Path, name: str, index: Index, before: Index | None) -> None:
-        self._group, self._name, self._index = group, name, index
+    def __init__(
+        self, group: Path, name: str, index: Index, before: Index | None, drafts: Drafts
+    ) -> None:
+        self.name = name
+        self._group, self._index, self._before, self._drafts = group, index, before, drafts
         self._chunk = index.chunks[name]
         self._wide = bool(COLUMNS[name].width)
         self._dtype = numpy_dtype(COLUMNS[name].dtype)
         self._bytes = prod(self._chunk) * self._dtype.itemsize
         self._across = -(-index.shape(name)[1] // self._chunk[1]) if self._wide else 1
-        self._before = before
         self._band = -1
         self._rows: list[np.ndarray] = []
         (group / name).mkdir(parents=True, exist_ok=True)
@@ -141,12 +151,13 @@ class _Appender:
             self._rows[across][within, : len(part)] = part
 
     def finish(self) -> None:
-        """Write what is left and the array's metadata, and make it all durable."""
+        """Write what is left and the array's metadata."""
         self._write()
-        column = COLUMNS[self._name]
-        shape = self._index.shape(self._name)
+        column = COLUMNS[self.name]
+        shape = self._index.shape(self.name)
         metadata = array_metadata(column.dtype, shape, self._chunk, {}, column.dims)
-        replace_file(self._group / self._name / "zarr.json", metadata)
+        path = self._group / self.name / "zarr.json"
+        write_file(self._drafts.add(path), metadata, sync=False)
 
     def _begin(self, band: int) -> None:
         self._band = band
@@ -155,16 +166,15 @@ class _Appender:
         if before is None or band * self._chunk[0] >= before.rows:
             return
         filled = before.rows - band * self._chunk[0]
-        across = -(-before.shape(self._name)[1] // self._chunk[1]) if self._wide else 1
+        across = -(-before.shape(self.name)[1] // self._chunk[1]) if self._wide else 1
         for number in range(across):
-            path = chunk_file(self._group, self._name, band, number)
+            path = chunk_file(self._group, self.name, band, number)
             kept = read_chunk(path, self._bytes).view(self._dtype).reshape(self._chunk)
             self._rows[number][:filled] = kept[:filled]
 
     def _write(self) -> None:
         for number, values in enumerate(self._rows):
-            path = chunk_file(self._group, self._name, self._band, number)
-            draft = path.with_name(f".{path.name}.draft")
-            write_chunk(draft, values.reshape(-1).view(np.uint8), self._bytes)
-            draft.replace(path)
+            path = chunk_file(self._group, self.name, self._band, number)
+            data = values.reshape(-1).view(np.uint8)
+            write_chunk(self._drafts.add(path), data, self._bytes, sync=False)
         self._rows = []

@@ -1,6 +1,6 @@
 """The journal: fingerprints of each step as they come, each record with its checksums.
 
-A file begins with eight bytes that name it and its version. Records follow: a head of 48 bytes
+A file begins with twelve bytes that name it and its version. Records follow: a head of 48 bytes
 that says what the record is and how long its payload is, and the payload. Head and payload each
 have a checksum. A record that the end of the file cuts off is what a crash leaves and is skipped;
 any other that does not check is damage.
@@ -21,12 +21,13 @@ import numpy as np
 
 from reprolab.errors import DamagedData
 from reprolab.kernels import Fingerprint
+from reprolab.store import paths
 from reprolab.store.appending import AppendedFile
 from reprolab.store.layouts import layout_from, layout_record, stream_digest
 from reprolab.store.records import FORMAT, check_format
 from reprolab.vocabulary import LANES, MOMENTS, Layout
 
-_NAME = struct.Struct("<6sH")
+_NAME = struct.Struct("<6sHI")
 _MAGIC = b"RLJRNL"
 _HEAD = struct.Struct("<4sHHQqIIQI")
 _CHECK = struct.Struct("<I")
@@ -56,7 +57,8 @@ class JournalWriter:
 
     def __init__(self, path: Path) -> None:
         self._file = AppendedFile(path)
-        self._file.append(_NAME.pack(_MAGIC, FORMAT))
+        name = _NAME.pack(_MAGIC, FORMAT, 0)[: -_CHECK.size]
+        self._file.append(name, _CHECK.pack(google_crc32c.value(name)))
         self._file.flush()
         self._numbers: dict[tuple[str, Layout], int] = {}
         self._current: dict[str, tuple[Layout, int]] = {}
@@ -162,13 +164,14 @@ class JournalReader:
         name = os.pread(self._handle, _NAME.size, 0)
         if len(name) < _NAME.size:
             return
-        magic, version = _NAME.unpack(name)
-        if magic != _MAGIC:
-            raise DamagedData(f"a journal begins with {_MAGIC!r}; got {magic!r}", path=self.path)
+        magic, version, checksum = _NAME.unpack(name)
+        if magic != _MAGIC or checksum != google_crc32c.value(name[: -_CHECK.size]):
+            raise DamagedData(f"a journal does not begin with {name!r}", path=self.path)
         check_format(version, self.path)
         layouts: list[tuple[str, Layout]] = []
         place = _NAME.size
-        while (head := os.pread(self._handle, _HEAD_BYTES, place)) and len(head) == _HEAD_BYTES:
+        while place + _HEAD_BYTES <= self.size:
+            head = os.pread(self._handle, _HEAD_BYTES, place)
             found = google_crc32c.value(head[: _HEAD.size])
             if found != _CHECK.unpack_from(head, _HEAD.size)[0]:
                 raise self._damage(place, "the checksum of its head is wrong")
@@ -177,8 +180,7 @@ class JournalReader:
             if place > self.size:
                 return
             if mark == _MARK and kind == _LAYOUT and length < _LAYOUT_LIMIT:
-                record = json.loads(self._payload(payload, length, checksum))
-                layouts.append((record["stream"], layout_from(record)))
+                layouts.append(self._layout(payload, length, checksum))
             elif mark == _MARK and kind == _ROWS and number < len(layouts):
                 stream, layout = layouts[number]
                 if not rows == layout.rows == length / _ROW_BYTES:
@@ -186,6 +188,14 @@ class JournalReader:
                 yield Entry(step, stream, layout, digest, payload, checksum)
             else:
                 raise self._damage(payload - _HEAD_BYTES, f"it is of the unknown kind {kind}")
+
+    def _layout(self, offset: int, length: int, checksum: int) -> tuple[str, Layout]:
+        text = self._payload(offset, length, checksum)
+        try:
+            record = json.loads(text)
+            return paths.check_stream_name(record["stream"]), layout_from(record)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self._damage(offset - _HEAD_BYTES, f"it is no layout: {error!r}") from error
 
     def _payload(self, offset: int, length: int, checksum: int) -> bytes:
         pieces = []

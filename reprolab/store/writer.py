@@ -120,7 +120,7 @@ class RunWriter:
             if attempt > self.attempt or not journal.exists():
                 continue
             try:
-                fold(group, [(attempt, journal)])
+                fold(group, attempt, journal)
             except DamagedData as error:
                 warnings.warn(f"a journal stays as it is: {error}", stacklevel=3)
             except OSError as error:
