@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import sys
-
-from reprolab.kernels import twin_difference, twin_fingerprint
+import warnings
+from importlib import import_module
+from types import ModuleType
 
 if sys.byteorder != "little":
     raise ImportError(
         "reprolab's fingerprints are defined on little-endian bytes; this machine is not"
     )
 
-COMPILED = False
+
+def _compiled(name: str) -> ModuleType | None:
+    try:
+        return import_module(f"reprolab.kernels.{name}")
+    except ImportError:
+        return None
+
+
+compiled_fingerprint = _compiled("_fingerprint")
+compiled_difference = _compiled("_difference")
+
+COMPILED = compiled_fingerprint is not None and compiled_difference is not None
 """Whether the compiled kernels are in use."""
 
-__all__ = ["COMPILED", "twin_difference", "twin_fingerprint"]
+if not COMPILED:
+    warnings.warn(
+        "reprolab's compiled kernels are missing, so their NumPy versions are used: the results "
+        "are the same, only much slower. To compile, install a C compiler and reinstall reprolab",
+        RuntimeWarning,
+        stacklevel=2,
+    )

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from reprolab.kernels import backend
-from reprolab.kernels.tensors import dense, dtype_name, flat_bytes, is_torch
+from reprolab.kernels.tensors import CODES, dense, dtype_name, flat_bytes, is_torch
+from reprolab.kernels.twin_difference import CLASSES, Tally
+from reprolab.kernels.twin_difference import tally as twin_tally
 
 ULP_CLASSES = (
     "0",
@@ -109,7 +111,7 @@ def difference(a: Any, b: Any, *, atol: float = 0.0, rtol: float = 0.0) -> Diffe
     if not (atol >= 0 and rtol >= 0):
         raise ValueError(f"atol and rtol must not be negative; got {atol}, {rtol}")
     sides = [dense(side.cpu() if is_torch(side) else side) for side in (a, b)]
-    found = backend.twin_difference.tally(*map(flat_bytes, sides), dtype, atol, rtol)
+    found = _tally(*map(flat_bytes, sides), dtype, atol, rtol)
     return Difference(
         count=int(np.prod(a.shape, dtype=np.int64)),
         differing=found.differing,
@@ -123,3 +125,11 @@ def difference(a: Any, b: Any, *, atol: float = 0.0, rtol: float = 0.0) -> Diffe
         inf_mismatch=found.inf_mismatch,
         ulp_histogram=found.histogram,
     )
+
+
+def _tally(a: np.ndarray, b: np.ndarray, dtype: str, atol: float, rtol: float) -> Tally:
+    if backend.compiled_difference is None:
+        return twin_tally(a, b, dtype, atol, rtol)
+    histogram = np.zeros(CLASSES, np.int64)
+    fields = backend.compiled_difference.tally(a, b, CODES[dtype], atol, rtol, histogram)
+    return Tally(*fields, histogram)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
-from reprolab.kernels import backend
+import numpy as np
+
+from reprolab.kernels import backend, torch_fingerprint, twin_fingerprint
 from reprolab.kernels.merge import settle
 from reprolab.kernels.regions import Runs, cut_words, runs, whole
 from reprolab.kernels.rows import Border, Fingerprint
-from reprolab.kernels.tensors import dense, dtype_name, flat_bytes
+from reprolab.kernels.tensors import (
+    CODES,
+    address,
+    dense,
+    dtype_name,
+    flat_bytes,
+    on_host,
+)
 from reprolab.vocabulary import BLOCK_BYTES, Layout, Region, TensorSpec
 
 
@@ -105,20 +115,64 @@ def fingerprint_stream(tensors: Sequence[Any], layout: Layout) -> Fingerprint:
     if len(tensors) != len(layout.tensors):
         raise ValueError(f"the layout has {len(layout.tensors)} tensors; got {len(tensors)}")
     found = Fingerprint.zeros(layout.rows)
+    addresses = np.zeros(len(tensors), np.uint64)
+    # Holds the copies that `dense` had to make until the kernel has read them.
+    plain = []
     for index, (tensor, spec) in enumerate(zip(tensors, layout.tensors, strict=True)):
         if tensor is None:
             continue
-        if dtype_name(tensor) != spec.dtype or tuple(tensor.shape) != spec.shape:
+        if tensor.shape != spec.shape or dtype_name(tensor) != spec.dtype:
             raise ValueError(
                 f"tensor {spec.name!r}: the layout says {spec.dtype} {spec.shape}; "
                 f"got {dtype_name(tensor)} {tuple(tensor.shape)}"
             )
-        rows = found.rows(layout.rows_of(index))
-        _accumulate(dense(tensor), spec, whole(spec.size), layout.block_bytes, rows)
+        plain.append(dense(tensor))
+        if backend.compiled_fingerprint is not None and on_host(tensor):
+            addresses[index] = address(plain[-1])
+        else:
+            rows = found.rows(layout.rows_of(index))
+            _accumulate(plain[-1], spec, whole(spec.size), layout.block_bytes, rows)
+    if backend.compiled_fingerprint is not None:
+        dtypes, sizes, starts = _columns(layout)
+        backend.compiled_fingerprint.accumulate_stream(
+            addresses,
+            dtypes,
+            sizes,
+            starts,
+            layout.block_bytes,
+            found.digest,
+            found.moments,
+            found.sketch,
+        )
     return found
+
+
+@lru_cache(maxsize=64)
+def _columns(layout: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Dtype codes, sizes and first rows of the layout's tensors."""
+    return (
+        np.array([CODES[spec.dtype] for spec in layout.tensors], np.uint8),
+        np.array([spec.size for spec in layout.tensors], np.int64),
+        np.array(layout.starts[:-1], np.int64),
+    )
 
 
 def _accumulate(
     tensor: Any, spec: TensorSpec, stretch: Runs, block_bytes: int, into: Fingerprint
 ) -> None:
-    backend.twin_fingerprint.accumulate(flat_bytes(tensor), spec.dtype, stretch, block_bytes, into)
+    if not on_host(tensor):
+        torch_fingerprint.accumulate(tensor, spec.dtype, stretch, block_bytes, into)
+    elif backend.compiled_fingerprint is None:
+        twin_fingerprint.accumulate(flat_bytes(tensor), spec.dtype, stretch, block_bytes, into)
+    else:
+        backend.compiled_fingerprint.accumulate(
+            flat_bytes(tensor),
+            CODES[spec.dtype],
+            stretch.starts,
+            stretch.length,
+            stretch.size,
+            block_bytes,
+            into.digest,
+            into.moments,
+            into.sketch,
+        )

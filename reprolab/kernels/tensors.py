@@ -6,6 +6,7 @@ torch is never imported here: a tensor of torch can only arrive where torch is l
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,15 @@ def dtype_name(tensor: Any) -> str:
     UnsupportedDtype
         Where the kernels know no such dtype.
     """
-    name = str(tensor.dtype).removeprefix("torch.") if is_torch(tensor) else tensor.dtype.name
+    name = _name(tensor.dtype)
     if name not in ITEMSIZE:
         raise UnsupportedDtype(f"dtype must be one of {', '.join(DTYPES)}; got {name}")
     return name
+
+
+@cache
+def _name(dtype: Any) -> str:
+    return dtype.name if isinstance(dtype, np.dtype) else str(dtype).removeprefix("torch.")
 
 
 def on_host(tensor: Any) -> bool:
