@@ -15,7 +15,7 @@ from reprolab.errors import CheckpointError, DamagedData, FormatTooNew, StepNotC
 from reprolab.kernels import fingerprint
 from reprolab.store import paths, records
 from reprolab.store.arrays import numpy_dtype
-from reprolab.store.chunks import CHECKSUM_BYTES, read_chunk
+from reprolab.store.chunks import CHECKSUM_BYTES, read_chunk, read_chunks
 from reprolab.store.grid import Grid
 from reprolab.vocabulary import BLOCK_BYTES, Layout, TensorSpec
 
@@ -161,10 +161,16 @@ class Checkpoint:
         data = np.empty(array.spec.nbytes, np.uint8) if out is None else _bytes_of(out)
         if len(data) != array.spec.nbytes:
             raise ValueError(f"out must be {array.spec.nbytes} bytes; got {len(data)}")
+        files, parts = [], []
         for number in range(array.grid.size):
             held = array.grid.elements(number)
-            part = data[held.start * array.item : held.stop * array.item]
-            self._read_chunk(array, number, part, self._place(stream, name, rank))
+            files.append(array.folder / array.grid.key(number))
+            parts.append(data[held.start * array.item : held.stop * array.item])
+        self.chunks_read += len(files)
+        try:
+            read_chunks(files, array.chunk_bytes, parts)
+        except DamagedData as error:
+            raise error.at(**self._place(stream, name, rank)) from None
         return data.view(numpy_dtype(array.spec.dtype)).reshape(array.spec.shape)
 
     def block(self, stream: str, name: str, block: int, rank: int | None = None) -> np.ndarray:
@@ -182,7 +188,11 @@ class Checkpoint:
         pieces = []
         for number in array.grid.overlapping(start, stop):
             held = array.grid.elements(number)
-            data = self._read_chunk(array, number, None, self._place(stream, name, rank))
+            self.chunks_read += 1
+            try:
+                data = read_chunk(array.folder / array.grid.key(number), array.chunk_bytes)
+            except DamagedData as error:
+                raise error.at(**self._place(stream, name, rank)) from None
             elements = data.view(numpy_dtype(array.spec.dtype))[: len(held)]
             pieces.append(elements[max(0, start - held.start) : stop - held.start])
         return np.concatenate(pieces)
@@ -281,15 +291,6 @@ class Checkpoint:
             if length != size:
                 state = "is missing" if length is None else f"is {length}"
                 yield DamagedData(f"this chunk must be {size} bytes; it {state}", chunk=chunk)
-
-    def _read_chunk(
-        self, array: _Array, number: int, out: np.ndarray | None, place: dict[str, Any]
-    ) -> np.ndarray:
-        self.chunks_read += 1
-        try:
-            return read_chunk(array.folder / array.grid.key(number), array.chunk_bytes, out)
-        except DamagedData as error:
-            raise error.at(**place) from None
 
     def _place(self, stream: str, name: str, rank: int | None) -> dict[str, Any]:
         return {

@@ -3,15 +3,46 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 import google_crc32c
 import numpy as np
 
 from reprolab.errors import DamagedData
-from reprolab.store.durable import write_file
+from reprolab.store.durable import sync_all, write_file
 
 CHECKSUM_BYTES = 4
+_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WriteRequest:
+    """One file that is to be written: a chunk, or a text that says what chunks are."""
+
+    path: Path
+    data: np.ndarray | bytes
+    """A chunk's bytes, uint8 [bytes] and contiguous, or a text."""
+    size: int = 0
+    """Bytes of a full chunk; no matter for a text."""
+
+    def write(self) -> None:
+        """Write it durably."""
+        if isinstance(self.data, bytes):
+            write_file(self.path, self.data)
+        else:
+            write_chunk(self.path, self.data, self.size)
+
+
+def write_requests(requests: Sequence[WriteRequest]) -> None:
+    """Write many files durably; one thread's data are on their way while another waits."""
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for _ in threads.map(WriteRequest.write, requests):
+            pass
+    sync_all({request.path.parent for request in requests})
 
 
 def write_chunk(path: Path, data: np.ndarray, size: int, *, sync: bool = True) -> None:
@@ -81,6 +112,17 @@ def read_chunk(path: Path, size: int, out: np.ndarray | None = None) -> np.ndarr
             f"the checksum of this chunk is {found:08x}, and {written:08x} was written", chunk=path
         )
     return into
+
+
+def read_chunks(paths: Sequence[Path], size: int, parts: Sequence[np.ndarray]) -> None:
+    """Read several chunks of `size` bytes, each into its part, as :func:`read_chunk` does."""
+    if len(paths) <= 1:
+        for path, part in zip(paths, parts, strict=True):
+            read_chunk(path, size, part)
+        return
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for _ in threads.map(read_chunk, paths, repeat(size), parts):
+            pass
 
 
 def _read_into(handle: int, into: np.ndarray, rest: bytearray) -> int:

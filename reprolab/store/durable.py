@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-_SYNCING = 16
+_SYNCING = 4
 
 
 def write_file(path: Path, *pieces: bytes | memoryview, sync: bool = True) -> None:

@@ -10,13 +10,11 @@ the next save of that step or the next attempt.
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import google_crc32c
@@ -26,14 +24,12 @@ from reprolab.errors import CheckpointFailed, RankTimeout
 from reprolab.kernels import fingerprint
 from reprolab.store import paths
 from reprolab.store.arrays import array_metadata, group_metadata, numpy_dtype
-from reprolab.store.chunks import write_chunk
-from reprolab.store.durable import publish_file, sync_folder, write_file
+from reprolab.store.chunks import WriteRequest, write_requests
+from reprolab.store.durable import publish_file, sync_folder
 from reprolab.store.planning import Offer, Stored, plan
 from reprolab.store.records import simple, write_text
 from reprolab.store.rendezvous import Rendezvous, exchange
 from reprolab.vocabulary import ITEMSIZE, TensorSpec
-
-_THREADS = 4
 
 Tensors = Mapping[str, Sequence[tuple[TensorSpec, np.ndarray]]]
 """For each stream its tensors and their bytes, in order."""
@@ -55,11 +51,12 @@ class CheckpointReceipt:
 
 
 class Saver:
-    """Saves the checkpoints of one attempt; one on each rank."""
+    """Saves the checkpoints of one attempt; each rank has one."""
 
     def __init__(self, run: Path, attempt: int, rendezvous: Rendezvous, timeout: float) -> None:
         self._run, self._attempt = run, attempt
         self._rendezvous, self._timeout = rendezvous, timeout
+        self._rank = rendezvous.rank
         self._saves = 0
 
     def save(
@@ -68,7 +65,7 @@ class Saver:
         tensors: Tensors,
         private: Container[str],
         state: Mapping[str, Any] | None,
-        before_commit: Callable[[], None],
+        sync_records: Callable[[], None],
     ) -> CheckpointReceipt:
         """Save one step; every rank calls this with the same step.
 
@@ -80,64 +77,23 @@ class Saver:
         """
         began = time.monotonic()
         self._saves += 1
-        try:
-            return self._save(step, tensors, private, state, before_commit, began)
-        except RankTimeout as error:
-            raise CheckpointFailed(
-                f"{error.message}; this step is not saved, earlier checkpoints stay good",
-                run=self._run.name,
-                step=step,
-                **error.where,
-            ) from error
-
-    def _save(
-        self,
-        step: int,
-        tensors: Tensors,
-        private: Container[str],
-        state: Mapping[str, Any] | None,
-        before_commit: Callable[[], None],
-        began: float,
-    ) -> CheckpointReceipt:
-        rank = self._rendezvous.rank
-        folder = paths.checkpoint(self._run, step)
-        flat: dict[tuple[str, str], np.ndarray] = {}
-
-        def prepare() -> dict[str, Any]:
-            if rank == 0:
-                self._clear(step)
-            offers = [
-                _offer(stream, spec, array, flat)
-                for stream, held in tensors.items()
-                for spec, array in held
-            ]
-            return {"offers": [offer.record() for offer in offers], "state": simple(state)}
-
-        answers = self._meet(step, "offers", prepare)
-        arrays: list[Stored] = []
-        written: dict[str, str] = {}
+        held: dict[tuple[str, str], np.ndarray] = {}
+        answers = self._meet(step, "offers", lambda: self._offer(step, tensors, state, held))
+        arrays = self._plan(step, answers, private)
 
         def write() -> dict[str, Any]:
-            offers = [[Offer.of(record) for record in answer["offers"]] for answer in answers]
-            arrays.extend(plan(offers, private))
-            written.update(_write_part(folder, arrays, flat, rank))
-            before_commit()
-            return {"metadata": written}
-
-        def publish() -> dict[str, Any]:
-            if rank == 0:
-                metadata = {
-                    path: crc for answer in parts for path, crc in answer["metadata"].items()
-                }
-                self._publish(step, arrays, metadata, [answer["state"] for answer in answers])
+            sync_records()
+            write_requests(self._requests(step, arrays, held))
             return {}
 
-        parts = self._meet(step, "written", write)
-        self._meet(step, "committed", publish)
-        sizes = [array.grid.size and array.spec.nbytes for array in arrays]
-        return CheckpointReceipt(
-            step, sum(sizes), _written(arrays, rank), time.monotonic() - began, _odd(arrays)
-        )
+        def commit() -> dict[str, Any]:
+            if self._rank == 0:
+                self._commit(step, arrays, [answer["state"] for answer in answers])
+            return {}
+
+        self._meet(step, "written", write)
+        self._meet(step, "committed", commit)
+        return _receipt(step, arrays, self._rank, time.monotonic() - began)
 
     def _meet(
         self, step: int, what: str, act: Callable[[], dict[str, Any]]
@@ -152,49 +108,88 @@ class Saver:
         key = f"checkpoint/{self._saves}/{step}/{what}"
         try:
             answers = exchange(self._rendezvous, key, message, self._timeout)
-        except RankTimeout:
-            self._leave(step)
-            raise
-        failed = {
-            rank: answer["failed"] for rank, answer in enumerate(answers) if "failed" in answer
-        }
-        if failed:
-            self._leave(step)
-            rank, reason = next(iter(failed.items()))
-            raise CheckpointFailed(
-                f"rank {rank} could not do its part ({reason}); nothing of this step is kept, "
-                "earlier checkpoints stay good",
-                run=self._run.name,
-                step=step,
-                rank=rank,
-            ) from failure
+        except RankTimeout as error:
+            raise self._failed(step, error.message, error.where.get("rank")) from failure or error
+        for rank, answer in enumerate(answers):
+            if "failed" in answer:
+                why = f"a rank could not do its part: {answer['failed']}"
+                raise self._failed(step, why, rank) from failure
         return answers
 
-    def _clear(self, step: int) -> None:
-        if paths.commit(self._run, step).exists():
-            raise FileExistsError("this step is committed already and a step is never overwritten")
-        folder = paths.checkpoint(self._run, step)
-        if folder.exists():
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True)
+    def _failed(self, step: int, why: str, rank: object) -> CheckpointFailed:
+        """Remove what this save wrote, once for all ranks, and say so."""
+        if self._rank == 0 and not paths.commit(self._run, step).exists():
+            shutil.rmtree(paths.checkpoint(self._run, step), ignore_errors=True)
+        return CheckpointFailed(
+            f"{why}. This step is not saved; earlier checkpoints stay good",
+            run=self._run.name,
+            step=step,
+            rank=rank,
+        )
 
-    def _leave(self, step: int) -> None:
-        """Remove what this save wrote; rank 0 does it for all, once nobody writes any more."""
-        if self._rendezvous.rank == 0 and not paths.commit(self._run, step).exists():
-            with contextlib.suppress(OSError):
-                shutil.rmtree(paths.checkpoint(self._run, step))
+    def _offer(
+        self,
+        step: int,
+        tensors: Tensors,
+        state: Mapping[str, Any] | None,
+        held: dict[tuple[str, str], np.ndarray],
+    ) -> dict[str, Any]:
+        """Make room and say what this rank holds; `held` gets the bytes."""
+        if self._rank == 0:
+            if paths.commit(self._run, step).exists():
+                raise FileExistsError("it is committed already, and a step is never overwritten")
+            folder = paths.checkpoint(self._run, step)
+            if folder.exists():
+                shutil.rmtree(folder)
+            folder.mkdir(parents=True)
+        offers = []
+        for stream, specs in tensors.items():
+            paths.check_stream_name(stream)
+            for spec, array in specs:
+                data = _bytes_of(stream, spec, array)
+                held[stream, spec.name] = data
+                elements = data.view(numpy_dtype(spec.dtype)).reshape(spec.shape)
+                digest = int(fingerprint(elements).total().digest[0])
+                offers.append(Offer(stream, spec, f"{digest:016x}"))
+        return {"offers": [offer.record() for offer in offers], "state": simple(state)}
 
-    def _publish(
-        self, step: int, arrays: Sequence[Stored], metadata: Mapping[str, str], states: list[Any]
-    ) -> None:
+    def _plan(
+        self, step: int, answers: Sequence[Mapping[str, Any]], private: Container[str]
+    ) -> list[Stored]:
+        offers = [[Offer.of(record) for record in answer["offers"]] for answer in answers]
+        try:
+            return plan(offers, private)
+        except ValueError as error:
+            raise self._failed(step, str(error), None) from error
+
+    def _requests(
+        self, step: int, arrays: Sequence[Stored], held: Mapping[tuple[str, str], np.ndarray]
+    ) -> list[WriteRequest]:
+        """What this rank has to write; its folders are made."""
+        requests = []
+        for array in arrays:
+            place = paths.checkpoint(self._run, step) / array.path
+            mine = [number for number, rank in enumerate(array.writers) if rank == self._rank]
+            if array.lead == self._rank or mine:
+                place.mkdir(parents=True, exist_ok=True)
+            if array.lead == self._rank:
+                requests.append(WriteRequest(place / "zarr.json", _metadata(array)))
+            item = ITEMSIZE[array.spec.dtype]
+            for number in mine:
+                part = array.grid.elements(number)
+                data = held[array.stream, array.spec.name][part.start * item : part.stop * item]
+                path = place / array.grid.key(number)
+                requests.append(WriteRequest(path, data, array.grid.chunk_size * item))
+        return requests
+
+    def _commit(self, step: int, arrays: Sequence[Stored], states: list[Any]) -> None:
+        """Make the groups, and then the record that makes the step exist."""
         folder = paths.checkpoint(self._run, step)
         groups = {folder}
         for array in arrays:
-            groups.update((folder / array.path).parents)
-        inside = {group for group in groups if group == folder or folder in group.parents}
-        for group in sorted(inside):
-            write_file(group / "zarr.json", group_metadata({}))
-            sync_folder(group)
+            groups.update(folder / parent for parent in PurePosixPath(array.path).parents)
+        text = group_metadata({})
+        write_requests([WriteRequest(group / "zarr.json", text) for group in sorted(groups)])
         sync_folder(folder.parent)
         record = {
             "step": step,
@@ -204,68 +199,28 @@ class Saver:
             "world_size": self._rendezvous.world_size,
             "committed": time.time(),
             "states": states,
-            "arrays": [_stored_record(array, metadata[array.path]) for array in arrays],
+            "arrays": [_array_record(array) for array in arrays],
         }
         publish_file(paths.commit(self._run, step), write_text(record))
 
 
-def _offer(
-    stream: str, spec: TensorSpec, array: np.ndarray, flat: dict[tuple[str, str], np.ndarray]
-) -> Offer:
-    paths.check_stream_name(stream)
+def _bytes_of(stream: str, spec: TensorSpec, array: np.ndarray) -> np.ndarray:
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     if data.nbytes != spec.nbytes:
         raise ValueError(
             f"tensor {spec.name!r} of stream {stream!r} must be {spec.nbytes} bytes; "
             f"got {data.nbytes}"
         )
-    flat[stream, spec.name] = data
-    elements = data.view(numpy_dtype(spec.dtype)).reshape(spec.shape)
-    return Offer(stream, spec, f"{int(fingerprint(elements).total().digest[0]):016x}")
+    return data
 
 
-def _write_part(
-    folder: Path, arrays: Sequence[Stored], flat: Mapping[tuple[str, str], np.ndarray], rank: int
-) -> dict[str, str]:
-    """Write this rank's chunks and metadata durably; checksum of each metadata file by path."""
-    jobs: list[tuple[Path, bytes | np.ndarray, int]] = []
-    metadata = {}
-    for array in arrays:
-        place = folder / array.path
-        mine = [number for number, writer in enumerate(array.writers) if writer == rank]
-        if array.lead == rank or mine:
-            place.mkdir(parents=True, exist_ok=True)
-        if array.lead == rank:
-            text = stored_metadata(array.spec, array.grid.chunk)
-            metadata[array.path] = f"{google_crc32c.value(text):08x}"
-            jobs.append((place / "zarr.json", text, 0))
-        item = ITEMSIZE[array.spec.dtype]
-        for number in mine:
-            held = array.grid.elements(number)
-            data = flat[array.stream, array.spec.name][held.start * item : held.stop * item]
-            jobs.append((place / array.grid.key(number), data, array.grid.chunk_size * item))
-    with ThreadPoolExecutor(_THREADS) as threads:
-        for _ in threads.map(_write_job, jobs):
-            pass
-        for _ in threads.map(sync_folder, {path.parent for path, _, _ in jobs}):
-            pass
-    return metadata
+def _metadata(array: Stored) -> bytes:
+    """Content of an array's ``zarr.json``."""
+    attributes = {"name": array.spec.name}
+    return array_metadata(array.spec.dtype, array.spec.shape, array.grid.chunk, attributes)
 
 
-def _write_job(job: tuple[Path, bytes | np.ndarray, int]) -> None:
-    path, data, size = job
-    if isinstance(data, bytes):
-        write_file(path, data)
-    else:
-        write_chunk(path, data, size)
-
-
-def stored_metadata(spec: TensorSpec, chunk: tuple[int, ...]) -> bytes:
-    """Content of the ``zarr.json`` of a stored tensor."""
-    return array_metadata(spec.dtype, spec.shape, chunk, {"name": spec.name})
-
-
-def _stored_record(array: Stored, metadata: str) -> dict[str, Any]:
+def _array_record(array: Stored) -> dict[str, Any]:
     return {
         "stream": array.stream,
         "tensor": array.spec.name,
@@ -276,24 +231,21 @@ def _stored_record(array: Stored, metadata: str) -> dict[str, Any]:
         "ranks": array.holders,
         "digest": array.digest,
         "path": array.path,
-        "metadata": metadata,
+        "metadata": f"{google_crc32c.value(_metadata(array)):08x}",
     }
 
 
-def _written(arrays: Sequence[Stored], rank: int) -> int:
-    return sum(
-        len(array.grid.elements(number)) * ITEMSIZE[array.spec.dtype]
-        for array in arrays
-        for number, writer in enumerate(array.writers)
-        if writer == rank
-    )
-
-
-def _odd(arrays: Sequence[Stored]) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+def _receipt(step: int, arrays: Sequence[Stored], rank: int, seconds: float) -> CheckpointReceipt:
+    nbytes = written = 0
     shared = {(array.stream, array.spec.name) for array in arrays if array.rank is None}
     odd: dict[tuple[str, str], list[int]] = {}
     for array in arrays:
         key = array.stream, array.spec.name
+        nbytes += array.spec.nbytes
+        item = ITEMSIZE[array.spec.dtype]
+        for number, writer in enumerate(array.writers):
+            written += item * len(array.grid.elements(number)) * (writer == rank)
         if array.rank is not None and key in shared:
             odd.setdefault(key, []).append(array.rank)
-    return tuple((*key, tuple(ranks)) for key, ranks in odd.items())
+    disagreements = tuple((*key, tuple(ranks)) for key, ranks in odd.items())
+    return CheckpointReceipt(step, nbytes, written, seconds, disagreements)

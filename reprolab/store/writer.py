@@ -95,7 +95,9 @@ class RunWriter:
         CheckpointFailed
             On every rank, if any could not do its part. Earlier checkpoints stay good.
         """
-        return self._saver.save(step, tensors, private, state, self._sync)
+        if step < 0:
+            raise ValueError(f"steps are counted from 0; got {step}")
+        return self._saver.save(int(step), tensors, private, state, self._sync)
 
     def close(self) -> None:
         """Fold the journal into Zarr arrays and close; a second call does nothing.
