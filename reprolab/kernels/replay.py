@@ -1,4 +1,4 @@
-"""Replay a graph of operations: when would everything have started and ended?
+"""Replay a graph of operations: when everything would have started and ended.
 
 An operation starts when all operations it waits for have ended. The operations of one
 communication, on several ranks, all run from the start of the last of them, each for its own
@@ -9,15 +9,16 @@ lanes share the graph and are replayed in one pass.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 
 import numpy as np
 
 from reprolab.kernels import twin_replay
 
 try:
-    from reprolab.kernels import _replay as _compiled
+    _kernel = import_module("reprolab.kernels._replay")
 except ImportError:  # no compiler ran; `backend` warns once for all kernels
-    _compiled = twin_replay
+    _kernel = twin_replay
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,12 +62,12 @@ def schedule(group: np.ndarray, first: np.ndarray, before: np.ndarray) -> Schedu
         raise ValueError(f"first must have {nodes + 1} entries from 0 to {len(before)}")
     if np.any(np.diff(first) < 0):
         raise ValueError("first must not decrease")
-    if len(before) and not (0 <= before.min() and before.max() < nodes):
+    if len(before) and (before.min() < 0 or before.max() >= nodes):
         raise ValueError(f"before must name nodes from 0 to {nodes - 1}")
     groups = int(group.max()) + 1 if nodes else 0
     if len(np.unique(group)) != groups or (nodes and group.min() != 0):
         raise ValueError("group must be numbered from 0 without gaps")
-    members, bounds, ordered = _compiled.order(group, first, before)
+    members, bounds, ordered = _kernel.order(group, first, before)
     if ordered < groups:
         raise ValueError(
             f"the graph has a cycle: {groups - ordered} of {groups} operations wait for each other"
@@ -93,7 +94,5 @@ def replay(graph: Schedule, durations: np.ndarray) -> tuple[np.ndarray, np.ndarr
     if durations.ndim != 2 or len(durations) != graph.nodes:
         raise ValueError(f"durations must be [{graph.nodes}, lanes]; got {durations.shape}")
     starts, ends = np.empty_like(durations), np.empty_like(durations)
-    _compiled.replay(
-        graph.members, graph.bounds, graph.first, graph.before, durations, starts, ends
-    )
+    _kernel.replay(graph.members, graph.bounds, graph.first, graph.before, durations, starts, ends)
     return starts, ends

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def replay(
     ends: np.ndarray,
 ) -> None:
     """Fill starts and ends; see the compiled routine of the same name."""
-    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+    for low, high in pairwise(bounds):
         nodes = members[low:high]
         for node in nodes:
             waited = before[first[node] : first[node + 1]]

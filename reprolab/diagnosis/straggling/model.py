@@ -38,7 +38,7 @@ class Model:
 
     @cached_property
     def name(self) -> np.ndarray:
-        """int [nodes]: index of each node's operation in `names`."""
+        """Index of each node's operation in `names`, int [nodes]."""
         return np.searchsorted(np.array(self.names), self.graph.nodes["operation"].to_numpy())
 
     @cached_property

@@ -20,8 +20,8 @@ Lin et al., "Understanding Stragglers in Large Model Training Using What-if Anal
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
-import numpy as np
 import polars as pl
 
 from reprolab.diagnosis.straggling.graph import NODES, Graph, assemble
@@ -92,7 +92,7 @@ class Replica:
 
     def _chain(self, keys: list[Key]) -> None:
         present = [key for key in keys if key in self.index]
-        for earlier, later in zip(present, present[1:], strict=False):
+        for earlier, later in pairwise(present):
             self._wait(later, earlier)
 
     def _stage(self, operations: list[Operation], stage: int) -> None:

@@ -33,10 +33,18 @@ class Timing:
         return (self.start + self.duration).max(axis=0) - self.start.min(axis=0)
 
 
-def time(graph: Graph, operations: pl.DataFrame) -> Timing:
+def time(graph: Graph, operations: pl.DataFrame, *, synchronised: bool) -> Timing:
     """Lay measured times out on a graph.
 
     Steps that lack an operation of the graph, or have one too many, are left out with a note.
+
+    Parameters
+    ----------
+    graph : Graph
+    operations : polars.DataFrame
+        With the columns of ``OPERATIONS``.
+    synchronised : bool
+        Whether starts on different ranks may be compared.
 
     Raises
     ------
@@ -72,24 +80,42 @@ def time(graph: Graph, operations: pl.DataFrame) -> Timing:
     start[node, lane] = placed["start"].to_numpy()
     duration[node, lane] = placed["duration"].to_numpy()
     start -= start.min(axis=0)
-    notes = ()
+    notes: tuple[str, ...] = ()
     if len(odd):
         listed = ", ".join(map(str, odd["step"].head(5).to_list()))
         notes = (
             f"{len(odd)} of {len(whole)} steps have other operations than the rest and were left "
             f"out: {listed}{', ...' if len(odd) > 5 else ''}",
         )
-    return Timing(steps, start, duration, own_time(graph, start, duration), notes)
+    own = own_time(graph, start, duration, synchronised=synchronised)
+    return Timing(steps, start, duration, own, notes)
 
 
-def own_time(graph: Graph, start: np.ndarray, duration: np.ndarray) -> np.ndarray:
+def own_time(
+    graph: Graph, start: np.ndarray, duration: np.ndarray, *, synchronised: bool
+) -> np.ndarray:
     """What of each duration is not waiting for others.
 
-    A communication's own time is never negative: where a recorder has a member end before another
-    starts, it is 0.
+    With synchronised clocks, a communication's own time runs from its last member's start to this
+    member's end. Without, it is the shortest duration among its members: the last one to come does
+    not wait, and its duration needs no other rank's clock.
+    """
+    if not synchronised:
+        return np.where(graph.meets[:, None], joint(graph, duration, np.minimum), duration)
+    last = joint(graph, start, np.maximum)
+    return np.where(graph.meets[:, None], np.maximum(start + duration - last, 0.0), duration)
+
+
+def joint(graph: Graph, values: np.ndarray, measure: np.ufunc) -> np.ndarray:
+    """Reduce `values`, [nodes, steps], over the members of each communication.
+
+    Returns
+    -------
+    float64 [nodes, steps]
+        The same number for all members.
     """
     members, bounds = graph.schedule.members, graph.schedule.bounds
-    last = np.maximum.reduceat(start[members], bounds[:-1], axis=0)
-    joint = np.empty_like(start)
-    joint[members] = np.repeat(last, np.diff(bounds), axis=0)
-    return np.where(graph.meets[:, None], np.maximum(start + duration - joint, 0.0), duration)
+    reduced = measure.reduceat(values[members], bounds[:-1], axis=0)
+    found = np.empty_like(values)
+    found[members] = np.repeat(reduced, np.diff(bounds), axis=0)
+    return found
