@@ -39,7 +39,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return plain(value.item())
     if isinstance(value, torch.Tensor | np.ndarray):
-        if value.size if isinstance(value, np.ndarray) else value.numel() > _MOST_NUMBERS:
+        if (value.size if isinstance(value, np.ndarray) else value.numel()) > _MOST_NUMBERS:
             return f"{type(value).__name__} of shape {tuple(value.shape)}"
         return plain(value.tolist())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

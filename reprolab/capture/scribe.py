@@ -88,14 +88,13 @@ class Scribe:
             self._watch.reading = self._due
             if self._due:
                 self._write_state()
+            self._writer.flush()
         every = self._policy.checkpoint_every
         if every is not None and self.step % every == 0:
             began = perf_counter()
             resumable = self._training.resumable(self._watch.census)
             self._writer.checkpoint(self.step, self._full_state(), state=resumable)
             self._spans.add("checkpoint", began)
-        with self._spans.capturing():
-            self._writer.flush()
 
     def close_step(self, loss: object, metrics: Mapping[str, object]) -> None:
         """Write what happened in the step, then open the next one."""
