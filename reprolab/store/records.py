@@ -34,7 +34,7 @@ def seal(record: Mapping[str, Any], *, indent: int | None = None) -> bytes:
     Examples
     --------
     >>> seal({"kind": "metric", "value": float("nan")})
-    b'{"kind":"metric","value":"nan","crc":"3d06df4b"}'
+    b'{"kind":"metric","value":"nan","crc":"b9603fe1"}'
     """
     separators = (",", ":") if indent is None else (",", ": ")
     text = json.dumps(
