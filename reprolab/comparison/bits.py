@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
+import ml_dtypes  # noqa: F401 - registers the small float types with NumPy
 import numpy as np
 
 _MANTISSA = {
@@ -79,6 +80,12 @@ class Element:
         """Map sign and magnitude onto a line on which neighbours are one apart."""
         magnitude = bits & ~(1 << (self.bits - 1))
         return -magnitude if bits >> (self.bits - 1) else magnitude
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Both values with as many digits as the dtype needs to tell its values apart."""
+        kind = np.dtype(self.dtype).type
+        return str(kind(self.a)), str(kind(self.b))
 
     def to_dict(self) -> dict[str, object]:
         """Plain values; bits as hexadecimal text, non-finite values as text."""

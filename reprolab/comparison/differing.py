@@ -11,24 +11,29 @@ from reprolab.comparison.first import FirstDifference
 from reprolab.vocabulary import LANES, STATE_STREAMS
 
 Sides = tuple[str, str]
+"""What a and b are called: runs, or ranks of one run."""
+
+_FEW_ULPS = 1 << 20
+"""More units in the last place than this are no help to a reader."""
 
 
 def what_differs(first: FirstDifference, sides: Sides) -> str:
     """Say which tensor and block differ; for a scalar, its values."""
     if first.tensor is None:
         return f"which tensor it is cannot be said: {first.why_no_element}"
-    others = f"; {first.tensors} of {first.of_tensors} tensors differ" if first.tensors > 1 else ""
+    noun = "generator" if first.stream == "rng" else "tensor"
+    others = f"; {first.tensors} of {first.of_tensors} {noun}s differ" if first.tensors > 1 else ""
     if first.layout is not None:
         return f"the tensors are not the same ones: {first.layout}{others}"
     if first.values is not None:
-        left, right = phrasing.pair(*first.values)
-        return f"{first.tensor} is {left} in {sides[0]} and {right} in {sides[1]}{others}"
+        left, right = _placed(phrasing.pair(*first.values), sides)
+        return f"the value of {first.tensor} is {left} and {right}{others}"
     if first.tensors == 1 and first.of_tensors > 1:
-        which = f"of {first.of_tensors} tensors only {first.tensor} differs"
+        which = f"of {first.of_tensors} {noun}s only {first.tensor} differs"
     elif first.tensors == 1:
-        which = f"the tensor is {first.tensor}"
+        which = f"the {noun} is {first.tensor}"
     else:
-        which = f"{first.tensors} of {first.of_tensors} tensors differ, first {first.tensor}"
+        which = f"{first.tensors} of {first.of_tensors} {noun}s differ, first {first.tensor}"
     return which + _block(first)
 
 
@@ -40,7 +45,7 @@ def size_of_it(first: FirstDifference, sides: Sides) -> str | None:
         # The bytes of a generator's state are no quantity; a distance would say nothing.
         return None
     if first.element is not None:
-        return _element(first, first.element)
+        return _element(first, first.element, sides)
     text = _distance(first, sides)
     if first.lanes == 1 and first.differing_blocks == 1:
         text += (
@@ -68,19 +73,25 @@ def _block(first: FirstDifference) -> str:
     return f", in {first.differing_blocks} of {first.blocks} blocks from block {first.block} on"
 
 
-def _element(first: FirstDifference, element: Element) -> str:
-    left, right = phrasing.number(element.a), phrasing.number(element.b)
+def _element(first: FirstDifference, element: Element, sides: Sides) -> str:
+    left, right = _placed(element.texts, sides)
+    values = f"{left}, {right}"
     index = list(element.index)
-    values = f"{left} against {right}"
     bit = flipped_bit(first)
     digits = element.bits // 4
     if bit is not None:
-        return (
-            f"exactly one element differs, {index}: {values}, and in it one bit alone, bit {bit} "
-            f"({element.part(bit)}; 0x{element.a_bits:0{digits}x} against "
-            f"0x{element.b_bits:0{digits}x}): it looks like a flipped bit"
+        bits = f"0x{element.a_bits:0{digits}x}, 0x{element.b_bits:0{digits}x}"
+        looks = (
+            "the lowest one, which rounding may change as well"
+            if bit == 0
+            else f"{element.part(bit)}, {bits}; it looks like a flipped bit"
         )
-    apart = f", {phrasing.count(element.ulp, 'ULP')} apart" if element.ulp is not None else ""
+        return (
+            f"exactly one element differs, {index}: {values}, and in it bit {bit} alone ({looks})"
+        )
+    apart = ""
+    if element.ulp is not None and element.ulp <= _FEW_ULPS:
+        apart = f" ({phrasing.count(element.ulp, 'ULP')} apart)"
     where = " of that block" if first.blocks != 1 else ""
     if first.differing_elements == 1:
         return f"one element{where} differs, {index}: {values}{apart}"
@@ -88,14 +99,22 @@ def _element(first: FirstDifference, element: Element) -> str:
     return f"{amount}{where} differ, the first at {index}: {values}{apart}"
 
 
+def _placed(texts: tuple[str, str], sides: Sides) -> tuple[str, str]:
+    """Put the sides behind two values."""
+    left, right = (
+        f"{text} {'on' if side.startswith('rank ') else 'in'} {side}"
+        for text, side in zip(texts, sides, strict=True)
+    )
+    return left, right
+
+
 def _distance(first: FirstDifference, sides: Sides) -> str:
     if first.kind == KINDS[NONFINITE] and first.moments is not None:
         a, b = (_nonfinite(side) for side in first.moments)
-        return f"{sides[0]} holds {a} there, {sides[1]} {b}"
-    if first.kind == KINDS[ABSENT_A]:
-        return f"{sides[0]} has no such tensor at this step"
-    if first.kind == KINDS[ABSENT_B]:
-        return f"{sides[1]} has no such tensor at this step"
+        return f"of its elements, {a} in {sides[0]} and {b} in {sides[1]} are NaN or infinite"
+    if first.kind in (KINDS[ABSENT_A], KINDS[ABSENT_B]):
+        side = sides[0] if first.kind == KINDS[ABSENT_A] else sides[1]
+        return f"it is not there in {side} at this step"
     assert first.distance is not None  # noqa: S101
     assert first.relative is not None  # noqa: S101
     relative = phrasing.rough(first.relative)
@@ -113,9 +132,5 @@ def _distance(first: FirstDifference, sides: Sides) -> str:
 
 
 def _nonfinite(moments: Mapping[str, float]) -> str:
-    parts = [
-        phrasing.count(int(moments[name]), f"{word} element")
-        for name, word in (("nan", "NaN"), ("inf", "infinite"))
-        if moments[name]
-    ]
-    return " and ".join(parts) or "only finite elements"
+    found = int(moments["nan"] + moments["inf"])
+    return f"{found:,}" if found else "none"

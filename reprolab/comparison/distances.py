@@ -1,19 +1,13 @@
-"""How far apart two sides are: a row for every tensor that differs, and sums over a stream.
-
-Distances come from the sketches of whole tensors, so nothing but roll-ups is read. Replicas that
-recorded the same digests are computed once.
-"""
+"""How far apart tensors are, and in which way, from their fingerprints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reprolab.comparison.tracks import Segment, Track
 from reprolab.kernels import Distance, Fingerprint, estimate
-from reprolab.vocabulary import MOMENTS, Layout
+from reprolab.vocabulary import MOMENTS
 
 _COUNT, _NAN, _INF, _SUMSQ = (MOMENTS.index(name) for name in ("count", "nan", "inf", "sumsq"))
 
@@ -29,9 +23,6 @@ KINDS = (
 """How a tensor differs: by a measured distance; by less than the sketch resolves, so that the
 distance is an upper bound; in the number of NaN or infinite elements; in being there at all; in
 dtype or shape."""
-
-_CELLS = 1 << 16
-"""Rows of roll-ups held at once, about 25 MB a side."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,9 +44,17 @@ class Apart:
     """Squared norm, the larger of both."""
 
 
-def apart(a: Fingerprint, b: Fingerprint) -> Apart:
-    """Measure fingerprints against each other, row by row."""
-    found: Distance = estimate(a, b)
+def apart(a: Fingerprint, b: Fingerprint, measured: Distance | None = None) -> Apart:
+    """Measure fingerprints against each other, row by row.
+
+    Parameters
+    ----------
+    a, b : Fingerprint
+        Of the same tensors or blocks.
+    measured : Distance, optional
+        Their distances where something finer tells them; by default those of `a` and `b`.
+    """
+    found = estimate(a, b) if measured is None else measured
     here, there = a.moments, b.moments
     kind = np.full(len(a), APART, np.int8)
     kind[found.below_resolution] = BELOW
@@ -68,128 +67,47 @@ def apart(a: Fingerprint, b: Fingerprint) -> Apart:
         distance = np.sqrt(squared)
         error = np.where(distance > 0, found.error / (2 * distance), 0.0)
         relative = np.where(squared > 0, distance / np.sqrt(norm), 0.0)
-    relative[kind == NONFINITE] = np.inf
+    # Squares that leave float64 leave nothing to divide by.
+    relative[(kind == NONFINITE) | np.isnan(relative)] = np.inf
     return Apart(kind, ~found.same, distance, error, relative, squared, found.error, norm)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cells:
-    """Some (step, rank) pairs of one stream that share their matched layouts.
+def by_blocks(
+    whole: Distance, rows: np.ndarray, starts: np.ndarray, a: Fingerprint, b: Fingerprint
+) -> tuple[Distance, np.ndarray]:
+    """Measure tensors of several blocks more finely, block by block.
 
-    Cells of replicas with the same digests on both sides are one cell with several ranks.
-    """
-
-    stream: str
-    segment: Segment
-    steps: list[int]
-    ranks: list[list[int]]
-    apart: Apart
-    """Rows are (cell, tensor)."""
-    blocks: np.ndarray
-    """Blocks of each tensor, int64 [tensors]."""
-    differing: np.ndarray
-    """Blocks that differ, int64 [cells, tensors]; -1 where the sides cut the tensor differently
-    or the blocks are damaged."""
-
-
-def cells(tracks: Sequence[Track]) -> Iterator[Cells]:
-    """Measure every (step, rank) at which a stream differs.
+    The estimates of blocks err independently, so that their sum errs less than that of a tensor's
+    own sketch does.
 
     Parameters
     ----------
-    tracks : sequence of Track
-        Any streams and ranks.
+    whole : Distance
+        Of tensors.
+    rows : ndarray, int [tensors of several blocks]
+        Which of them are measured again.
+    starts : ndarray, int [tensors of several blocks]
+        First row of each one's blocks in `a` and `b`.
+    a, b : Fingerprint
+        Blocks of these tensors, one tensor after the other.
+
+    Returns
+    -------
+    Distance
+        `whole` with these rows replaced.
+    ndarray, int64 [tensors of several blocks]
+        Blocks that differ.
     """
-    wanted: dict[tuple[object, ...], list[int]] = {}
-    first: dict[tuple[object, ...], tuple[Track, Segment, int]] = {}
-    for track in tracks:
-        differs = track.differs()
-        digests = track.digests
-        for segment in track.segments:
-            for position in segment.positions[differs[segment.positions]].tolist():
-                key = (
-                    track.stream,
-                    int(track.steps[position]),
-                    int(digests[0][position]),
-                    int(digests[1][position]),
-                    *map(id, segment.layouts),
-                )
-                wanted.setdefault(key, []).append(track.rank)
-                first.setdefault(key, (track, segment, position))
-    groups: dict[tuple[int, int], list[tuple[Track, Segment, int, list[int]]]] = {}
-    for key, (track, segment, position) in first.items():
-        groups.setdefault((id(track), id(segment)), []).append(
-            (track, segment, position, wanted[key])
-        )
-    for group in groups.values():
-        track, segment = group[0][:2]
-        batch = max(1, _CELLS // max(1, len(segment.match.tensors)))
-        for start in range(0, len(group), batch):
-            part = group[start : start + batch]
-            yield from _measured(
-                track, segment, {int(track.steps[entry[2]]): entry[3] for entry in part}
-            )
-
-
-def _measured(track: Track, segment: Segment, ranks: dict[int, list[int]]) -> Iterator[Cells]:
-    steps = sorted(ranks)
-    a, in_a = track.a.tensors(track.stream, steps)
-    b, in_b = track.b.tensors(track.stream, steps)
-    kept = [step for step in in_a if step in set(in_b)]
-    if not kept:
-        return
-    sides = [
-        _chosen(side, read, kept, tensors, len(layout.tensors))
-        for side, read, tensors, layout in zip(
-            (a, b),
-            (in_a, in_b),
-            (segment.match.in_a, segment.match.in_b),
-            segment.layouts,
-            strict=True,
-        )
-    ]
-    found = apart(*sides)
-    shape = len(kept), len(segment.match.tensors)
-    blocks, differing = _differing_blocks(track, segment, kept, found.differs.reshape(shape))
-    named = [ranks[step] for step in kept]
-    yield Cells(track.stream, segment, kept, named, found, blocks, differing)
-
-
-def _differing_blocks(
-    track: Track, segment: Segment, steps: list[int], differs: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    a, b = segment.layouts
-    blocks, others = (
-        np.array([spec.blocks(layout.block_bytes) for spec in segment.match.tensors], np.int64)
-        for layout in (a, b)
+    part = estimate(a, b)
+    squared, error, floor = (held.copy() for held in (whole.squared, whole.error, whole.floor))
+    squared[rows] = np.add.reduceat(part.squared, starts)
+    error[rows] = np.sqrt(np.add.reduceat(np.square(part.error), starts))
+    floor[rows] = np.add.reduceat(part.floor, starts)
+    found = replace(
+        whole,
+        squared=squared,
+        error=error,
+        floor=floor,
+        below_resolution=~whole.same & ~(squared > floor),
     )
-    found = np.where((blocks == 1) & (others == 1), differs, -differs.astype(np.int64))
-    # Only tensors of several blocks need their blocks looked at.
-    many = np.flatnonzero(differs.any(axis=0) & (blocks > 1) & (a.block_bytes == b.block_bytes))
-    if not len(many):
-        return blocks, found
-    rows = [
-        np.concatenate([np.arange(*_place(layout, match, index)) for index in many.tolist()])
-        for layout, match in ((a, segment.match.in_a), (b, segment.match.in_b))
-    ]
-    starts = np.concatenate([[0], np.cumsum(blocks[many])[:-1]])
-    for cell, step in enumerate(steps):
-        two = [side.blocks(track.stream, step) for side in (track.a, track.b)]
-        if two[0] is not None and two[1] is not None:
-            unequal = two[0].digest[rows[0]] != two[1].digest[rows[1]]
-            found[cell, many] = np.add.reduceat(unequal, starts, dtype=np.int64)
-    return blocks, found
-
-
-def _place(layout: Layout, rows: slice | np.ndarray, tensor: int) -> tuple[int, int]:
-    at = tensor if isinstance(rows, slice) else int(rows[tensor])
-    return layout.starts[at], layout.starts[at + 1]
-
-
-def _chosen(
-    side: Fingerprint, read: list[int], kept: list[int], tensors: slice | np.ndarray, width: int
-) -> Fingerprint:
-    """Rows of the steps that both sides could read and of the tensors that match."""
-    rows = np.arange(len(side)).reshape(len(read), width)[np.searchsorted(read, kept)][:, tensors]
-    rows = rows.ravel()
-    return Fingerprint(side.digest[rows], side.moments[rows], side.sketch[rows])
+    return found, np.add.reduceat(~part.same, starts, dtype=np.int64)

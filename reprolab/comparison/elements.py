@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf, nan
 
-import ml_dtypes  # noqa: F401 - registers the small float types with NumPy
 import numpy as np
 
 from reprolab.comparison import phrasing

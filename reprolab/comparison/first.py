@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from reprolab.comparison.distances import KINDS, LAYOUT, apart
 from reprolab.comparison.elements import element_in_checkpoints, single_element, single_value
 from reprolab.comparison.matching import LayoutDifference
 from reprolab.comparison.tracks import Segment, Track
-from reprolab.kernels import Fingerprint
+from reprolab.kernels import Fingerprint, estimate
 from reprolab.vocabulary import MOMENTS
 
 
@@ -139,9 +140,10 @@ def _tensor(
     a: Fingerprint,
     b: Fingerprint,
 ) -> FirstDifference:
-    spec = segment.match.tensors[tensor]
-    row = slice(tensor, tensor + 1)
-    far = apart(a.rows(row), b.rows(row))
+    spec, row = segment.match.tensors[tensor], slice(tensor, tensor + 1)
+    two = blocks(track, segment, found.step, tensor)
+    measured = estimate(*two).total() if two else None
+    far = apart(a.rows(row), b.rows(row), measured)
     moments = [dict(zip(MOMENTS, side.moments[tensor].tolist(), strict=True)) for side in (a, b)]
     found = replace(
         found,
@@ -151,16 +153,21 @@ def _tensor(
         error=float(far.error[0]),
         relative=float(far.relative[0]),
         moments=(moments[0], moments[1]),
+        **(_block(*two) if two else {}),
     )
-    found = _block(found, track, segment, tensor)
     if spec.size == 1 and all(side["count"] for side in moments):
         values = single_value(a.moments[tensor]), single_value(b.moments[tensor])
         element = single_element(spec, *values)
         why = None if element else "the moments of a scalar do not tell these bits"
         return replace(found, values=values, element=element, why_no_element=why)
-    block_bytes = segment.layouts[0].block_bytes
     read = element_in_checkpoints(
-        track.a, track.b, found.stream, found.step, spec, found.block, block_bytes
+        track.a,
+        track.b,
+        found.stream,
+        found.step,
+        spec,
+        found.block,
+        segment.layouts[0].block_bytes,
     )
     return replace(
         found,
@@ -170,22 +177,19 @@ def _tensor(
     )
 
 
-def _block(found: FirstDifference, track: Track, segment: Segment, tensor: int) -> FirstDifference:
-    pair = blocks(track, segment, found.step, tensor)
-    if pair is None:
-        return found
-    a, b = pair
+def _block(a: Fingerprint, b: Fingerprint) -> dict[str, Any]:
+    """What the blocks of a tensor say: the first that differs, how many, how concentrated."""
     differing = np.flatnonzero(a.digest != b.digest)
     if not len(differing):
-        return replace(found, blocks=len(a))
+        return {"blocks": len(a)}
     block = int(differing[0])
-    return replace(
-        found,
-        block=block,
-        blocks=len(a),
-        differing_blocks=len(differing),
-        lanes=int(np.count_nonzero(a.sketch[block] != b.sketch[block])),
-    )
+    lanes = int(np.count_nonzero(a.sketch[block] != b.sketch[block]))
+    return {
+        "block": block,
+        "blocks": len(a),
+        "differing_blocks": len(differing),
+        "lanes": lanes,
+    }
 
 
 def blocks(

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from reprolab.comparison.distances import KINDS, LAYOUT, NONFINITE, Cells, cells
+from reprolab.comparison.cells import Cells, cells
+from reprolab.comparison.distances import KINDS, LAYOUT, NONFINITE
 from reprolab.comparison.tracks import Track
 from reprolab.vocabulary import STREAMS
 

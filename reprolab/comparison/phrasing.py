@@ -7,37 +7,20 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 
-def number(value: float | int | bool) -> str:
-    """Write a value with as many digits as it takes to read it back.
-
-    Examples
-    --------
-    >>> number(0.001), number(np.float32(0.1)), number(3), number(float("nan"))
-    ('0.001', '0.1', '3', 'NaN')
-    """
-    if isinstance(value, bool | np.bool_ | int | np.integer):
-        return str(value)
-    if value != value:
-        return "NaN"
-    text = str(value)
-    return text.removesuffix(".0")
-
-
 def pair(a: float, b: float) -> tuple[str, str]:
-    """Write two different floats with the fewest digits (at least 4) that tell them apart.
+    """Write two floats with the fewest digits (at least 4) that tell them apart.
 
     Examples
     --------
-    >>> pair(0.1, 0.2), pair(2.3456789, 2.3456788)
-    (('0.1', '0.2'), ('2.3456789', '2.3456788'))
+    >>> pair(0.1, 0.2), pair(2.3456789, 2.3456788), pair(1.0, float("nan"))
+    (('0.1', '0.2'), ('2.3456789', '2.3456788'), ('1', 'NaN'))
     """
-    if a == b or a != a or b != b:
-        return number(a), number(b)
+    texts = "", ""
     for digits in range(4, 18):
         texts = f"{a:.{digits}g}", f"{b:.{digits}g}"
-        if float(texts[0]) != float(texts[1]):
+        if a == b or not np.isfinite([a, b]).all() or float(texts[0]) != float(texts[1]):
             break
-    return texts
+    return texts[0].replace("nan", "NaN"), texts[1].replace("nan", "NaN")
 
 
 def rough(value: float) -> str:
@@ -85,6 +68,17 @@ def spans(numbers: Iterable[int]) -> str:
     if len(texts) > 8:
         texts = [*texts[:7], f"and {len(texts) - 7} more up to {ordered[-1]}"]
     return ", ".join(texts)
+
+
+def on_all(amount: int) -> str:
+    """Say that something holds on all of some ranks.
+
+    Examples
+    --------
+    >>> on_all(2), on_all(4)
+    ('on both ranks', 'on all 4 ranks')
+    """
+    return "on both ranks" if amount == 2 else f"on all {amount} ranks"
 
 
 def ranks(numbers: Sequence[int]) -> str:

@@ -104,7 +104,7 @@ def _on_ranks(found: Outcome) -> str:
     if len(there) == 1:
         return ""
     if len(ranks) == len(there):
-        return f", on all {len(ranks)} ranks"
+        return f", {phrasing.on_all(len(ranks))}"
     if len(ranks) == 1:
         return f", on rank {ranks[0]} alone"
     return f", on {phrasing.ranks(ranks)} of {len(there)}"
@@ -141,6 +141,12 @@ def _origin(found: Outcome) -> str:
     assert found.origin is not None  # noqa: S101
     first, start = found.first, found.origin
     ranks = found.reference is not None
+    if (
+        first.stream == "optimizer"
+        and first.values is not None
+        and "param_groups." in (first.tensor or "")
+    ):
+        return _setting(found)
     if start.during is None:
         who = "the ranks" if ranks else "the runs"
         text = f"{who} start with different {causality.WORDS[first.stream].removeprefix('the ')}"
@@ -182,6 +188,17 @@ def _origin(found: Outcome) -> str:
     )
 
 
+def _setting(found: Outcome) -> str:
+    assert found.origin is not None  # noqa: S101
+    who = "the ranks" if found.reference is not None else "the runs"
+    if found.origin.during is None:
+        return f"{who} start with other settings of the optimizer"
+    return (
+        "this setting of the optimizer is not computed from any stream: "
+        "a schedule, the loop or a configuration gave it another value"
+    )
+
+
 def _origin_between_ranks(found: Outcome) -> str:
     assert found.first is not None  # noqa: S101
     assert found.origin is not None  # noqa: S101
@@ -213,34 +230,35 @@ def _afterwards(found: Outcome) -> Iterator[str]:
     assert found.first is not None  # noqa: S101
     last = int(found.extent.steps[-1])
     if found.last_different is not None and found.last_different < last:
-        if found.last_different == found.first.step:
-            yield f"the difference is gone again: after step {found.first.step} all is identical"
-        else:
-            yield f"the difference is gone again after step {found.last_different}"
+        after = found.last_different
+        yield f"the difference is gone again: after step {after} everything is identical"
         return
     if last == found.first.step:
         return
-    parts = []
-    for stream, distance, relative in found.still.select("stream", "distance", "relative").rows():
-        if relative == float("inf"):
-            parts.append(f"{stream} hold different numbers of NaN or infinite elements")
-        else:
-            parts.append(f"{stream} are {_distance(distance, relative)} apart")
+    parts = [
+        _apart(stream, *numbers)
+        for stream, *numbers in found.still.select("stream", "distance", "error", "relative").rows()
+    ]
+    if not parts and "params" in found.extent.streams:
+        parts.append("the parameters are identical")
+    if parts:
+        yield f"at step {last}, the last one compared, {phrasing.listed(parts)}"
     if found.losses:
         step, a, b = found.losses
         left, right = phrasing.pair(a, b)
-        same = a == b or (a != a and b != b)
-        parts.append(
-            f"the loss is {left} on both sides at step {step}"
-            if same
-            else f"the losses are {left} and {right} at step {step}"
-        )
-    if parts:
-        yield f"by step {last} {phrasing.listed(parts)}"
+        if left == right:
+            yield f"the loss at step {step} is {left} on both sides"
+        else:
+            a_side, b_side = found.sides
+            yield f"the loss at step {step} is {left} in {a_side}, {right} in {b_side}"
 
 
-def _distance(distance: float, relative: float) -> str:
-    return f"{phrasing.rough(distance)} (relative {phrasing.rough(relative)})"
+def _apart(stream: str, distance: float, error: float, relative: float) -> str:
+    words = causality.WORDS[stream]
+    if relative == float("inf"):
+        return f"{words} hold different numbers of NaN or infinite elements"
+    far = f"{phrasing.rough(distance)} ± {phrasing.rough(error)} apart"
+    return f"{words} are {far} (relative {phrasing.rough(relative)})"
 
 
 def _settings(found: Outcome, although: str) -> Iterator[str]:
