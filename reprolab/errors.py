@@ -21,6 +21,7 @@ ReprolabError
 ├── UnsupportedDtype         the kernels know no such dtype (also a TypeError)
 ├── NothingToCompare         no stream, step or tensor in common
 ├── TraceError               a trace of operations cannot be read or analysed
+├── WorkerLost               a worker process of an executor died
 └── RankTimeout              other ranks did not answer in time
 ```
 """
@@ -109,7 +110,7 @@ class TooLarge(CheckpointError):
 
 
 class MissingLibrary(ReprolabError, ImportError):
-    """This needs an optional library that is not installed."""
+    """An optional library is needed and not installed."""
 
 
 class RecordingFailed(ReprolabError):
@@ -130,6 +131,10 @@ class NothingToCompare(ReprolabError):
 
 class TraceError(ReprolabError):
     """A trace of operations cannot be read, or holds nothing to analyse."""
+
+
+class WorkerLost(ReprolabError):
+    """A worker process of an executor died before its work was done."""
 
 
 class RankTimeout(ReprolabError):

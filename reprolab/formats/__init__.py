@@ -15,6 +15,7 @@ open_checkpoint -> what is it? -> safetensors, torch, dcp, deepspeed, npz   sour
 """
 
 from reprolab.formats.checkpoint import CheckpointFile
+from reprolab.formats.fingerprinting import fingerprint_checkpoint
 from reprolab.formats.opening import open_checkpoint
 
-__all__ = ["CheckpointFile", "open_checkpoint"]
+__all__ = ["CheckpointFile", "fingerprint_checkpoint", "open_checkpoint"]

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from reprolab.errors import CheckpointNotFound, DamagedData, MissingLibrary
 from reprolab.formats.sources import LocalFile, RemoteFile, Source
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://|[A-Za-z][A-Za-z0-9+.\-]+::")
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://|[A-Za-z][A-Za-z0-9+.\-]+::")
 
 
 class Folder(Protocol):
@@ -204,7 +204,7 @@ def locate(address: str) -> tuple[Source | None, Folder | None]:
     """
     if address.startswith("file://"):
         address = unquote(urlsplit(address).path)
-    if not _URL.match(address):
+    if not URL.match(address):
         path = Path(address)
         if path.is_dir():
             return None, LocalFolder(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from reprolab.errors import ReprolabError
 from reprolab.formats import (
@@ -18,7 +19,7 @@ from reprolab.formats import (
 )
 from reprolab.formats.archives import Archive, is_zip
 from reprolab.formats.checkpoint import CheckpointFile
-from reprolab.formats.folders import Folder, KeyedFolder, locate
+from reprolab.formats.folders import URL, Folder, KeyedFolder, locate
 from reprolab.formats.sources import Source
 
 
@@ -53,6 +54,9 @@ def open_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
         Where it needs a library that is not installed.
     """
     address = os.fspath(path)
+    if not URL.match(address):
+        # Workers with another working directory open it again by this path.
+        address = str(Path(address).absolute())
     file, folder = locate(address)
     try:
         if file is not None:
