@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -30,6 +32,13 @@ def batches(settings: Settings, rank: int, world_size: int) -> Iterator[list[tor
         epoch += 1
 
 
+def seed(number: int) -> None:
+    """Seed every generator there is, used or not."""
+    random.seed(number)
+    np.random.seed(number)  # noqa: NPY002 - the global generator is the one to seed
+    torch.manual_seed(number)
+
+
 def flip(tensor: torch.Tensor, element: int, bit: int) -> None:
     """Flip one bit of one float32 element, as a particle or a worn cell would."""
     tensor.detach().view(-1).view(torch.int32)[element] ^= 1 << bit
@@ -41,7 +50,7 @@ def train(settings: Settings) -> None:
     dist.init_process_group("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
 
-    torch.manual_seed(settings.seed)
+    seed(settings.seed)
     raw = ByteModel(
         settings.context, settings.width, settings.depth, settings.heads, settings.dropout
     )
