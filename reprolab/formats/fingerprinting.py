@@ -180,8 +180,9 @@ def _piece(
 
 
 class _Opened:
-    """Checkpoints open in this process, by pass. A forked child opens its own: locks that other
-    threads held when it was forked never open in it.
+    """Checkpoints open in this process, by pass.
+
+    A forked child opens its own: locks that other threads held when it was forked never open in it.
     """
 
     def __init__(self, limit: int = 4) -> None:

@@ -11,6 +11,7 @@ from reprolab.formats import (
     deepspeed,
     npz_files,
     orbax,
+    recorded,
     safetensors_files,
     shards,
     strangers,
@@ -19,7 +20,7 @@ from reprolab.formats import (
 )
 from reprolab.formats.archives import Archive, is_zip
 from reprolab.formats.checkpoint import CheckpointFile
-from reprolab.formats.folders import URL, Folder, KeyedFolder, locate
+from reprolab.formats.folders import URL, Folder, KeyedFolder, LocalFolder, locate
 from reprolab.formats.sources import Source
 
 
@@ -92,6 +93,10 @@ def _open_archive(archive: Archive, source: Source, path: str) -> CheckpointFile
 
 
 def _open_folder(folder: Folder, path: str) -> CheckpointFile:
+    if isinstance(folder, LocalFolder):
+        found = recorded.open_folder(folder.path, path)
+        if found is not None:
+            return found
     if orbax.is_orbax(folder):
         return orbax.open_folder(folder, path)
     if zarr_groups.is_zarr(folder):
