@@ -57,7 +57,6 @@ def environment() -> dict[str, Any]:
             "arguments": redact_arguments(sys.argv),
             "executable": os.path.basename(sys.executable),  # noqa: PTH119 - no machine's paths
             "host": socket.gethostname(),
-            "pid": os.getpid(),
         },
     }
 

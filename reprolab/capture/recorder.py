@@ -84,14 +84,28 @@ class Recorder:
                 "another recorder is at work on this model, or on a part of it; close it first",
                 run=self._run,
             )
+        self._rendezvous = meet()
         try:
-            census = Census.of(self._model)
-            check_parameters(self._training.optimizers, census)
-            State(census, self._training).check()
-        except ReprolabError as problem:
-            problem.at(run=self._run)
+            self._scribe = self._begin()
+        except BaseException as problem:
+            if isinstance(problem, ReprolabError):
+                problem.at(**self._where())
+            self._release(_ending(problem))
             raise
-        rendezvous = self._rendezvous = meet()
+        self._phase = "open"
+        _recorded.update(self._modules)
+        try:
+            self._write(self._scribe.open_step)
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def _begin(self) -> Scribe:
+        census = Census.of(self._model)
+        check_parameters(self._training.optimizers, census)
+        State(census, self._training).check()
+        rendezvous = self._rendezvous
         writer = begin_run(
             self._lab,
             self._run,
@@ -105,17 +119,8 @@ class Recorder:
             timeout=self._policy.rank_timeout,
         )
         self._path = writer.path
-        self._phase = "open"
-        _recorded.update(self._modules)
-        self._scribe = Scribe(
-            self._training, census, self._policy, writer, reducing=rendezvous is not None
-        )
-        try:
-            self._write(self._scribe.open_step)
-        except BaseException as error:
-            self.__exit__(type(error), error, error.__traceback__)
-            raise
-        return self
+        reducing = rendezvous is not None
+        return Scribe(self._training, census, self._policy, writer, reducing=reducing)
 
     def __exit__(
         self,
@@ -179,8 +184,7 @@ class Recorder:
                 raise UnsupportedTraining(
                     "rec.step() was called, but nothing happened since the last call: no batch, no "
                     "forward or backward pass, no optimizer step. Call it once, as a step ends",
-                    run=self._run,
-                    step=self.step_index,
+                    **self._where(step=self.step_index),
                 )
             self._write(lambda: scribe.close_step(loss, metrics))
         self.step_index += 1
@@ -228,7 +232,7 @@ class Recorder:
             self._complain(problem)
 
     def _complain(self, problem: Exception) -> None:
-        where = {"run": self._run, "step": self.step_index}
+        where = self._where(step=self.step_index)
         if self._policy.on_write_error == "warn":
             warnings.warn(
                 f"recording of run {self._run!r} stopped at step {self.step_index}, and the "
@@ -244,6 +248,10 @@ class Recorder:
                 'with Policy(on_write_error="warn")',
                 **where,
             ) from problem
+
+    def _where(self, **more: object) -> dict[str, object]:
+        rank = self._rendezvous.rank if self._rendezvous is not None else None
+        return {"run": self._run, "rank": rank, **more}
 
 
 def _ending(error: BaseException) -> str:
