@@ -1,7 +1,8 @@
 """bfloat16 and float8 for zarr-python, under the names that other implementations use.
 
-The package announces them as entry points of the group ``zarr.data_type``, so that any program
-with zarr-python opens them once reprolab is installed, without importing it.
+The package announces them as entry points of the group ``zarr.data_type``. zarr-python up to 3.1
+gathers these and does not load them by itself: a program that does not use reprolab calls
+:func:`register` once before it opens such an array.
 """
 
 from __future__ import annotations
