@@ -145,12 +145,12 @@ class _Fit:
             new = np.unique(rank[reachable])
             if not len(new):
                 break
-            for one in new:
+            for one in new.tolist():
                 own = reachable & (rank == one)
                 self._fit_one(one, end[own], common[communication[own]])
             self.done[new] = True
         # Once more, now that every collective is known from all its ranks.
-        for one in np.flatnonzero(self.done):
+        for one in np.flatnonzero(self.done).tolist():
             own = rank == one
             self._fit_one(one, end[own], common[communication[own]])
         corrected = self.residual(rank, end, np.zeros(len(rank)))
@@ -207,7 +207,7 @@ def _jumps(
     inside = residual - median.ravel()[cell]
     scatter = SCATTER * np.median(np.abs(inside)) if len(inside) else 0.0
     usual = SCATTER * np.nanmedian(np.abs(median)) if np.isfinite(median).any() else 0.0
-    wild = np.abs(np.nan_to_num(median)) > max(JUMP * max(scatter, usual), AGREE)
+    wild = np.abs(np.nan_to_num(median)) > max(JUMP * max(scatter, usual), 10 * AGREE)
     jumps = np.where(wild, np.nan_to_num(median), 0.0)
     left = residual - jumps.ravel()[cell]
     size = np.bincount(rank)

@@ -35,11 +35,21 @@ class Graph:
     """int32 [nodes]: how many nodes the node's communication has."""
     meets: np.ndarray
     """bool [nodes]: whether the node is a communication, even if its peers were not traced."""
+    peers: np.ndarray
+    """int [nodes]: class of each node, from 0; nodes of one class should take equally long."""
+    robust: bool
+    """Whether the typical work of a class is its median, or its mean."""
     schedule: Schedule
 
 
 def assemble(
-    nodes: pl.DataFrame, waits: list[list[int]], groups: list[list[int]], meets: list[int]
+    nodes: pl.DataFrame,
+    waits: list[list[int]],
+    groups: list[list[int]],
+    meets: list[int],
+    *,
+    peers: np.ndarray,
+    robust: bool,
 ) -> Graph:
     """Make a graph from lists.
 
@@ -53,6 +63,10 @@ def assemble(
         Nodes of each communication; nodes in none of them stand alone.
     meets : list of int
         Nodes that are communications.
+    peers : int [nodes]
+        Class of each node.
+    robust : bool
+        Whether the typical work of a class is its median.
     """
     count = len(nodes)
     group = np.full(count, -1, np.int32)
@@ -66,4 +80,5 @@ def assemble(
     size = np.bincount(group)[group].astype(np.int32)
     communicates = np.zeros(count, bool)
     communicates[meets] = True
-    return Graph(nodes, group, size, communicates, schedule(group, first, before))
+    order = schedule(group, first, before)
+    return Graph(nodes, group, size, communicates, peers, robust, order)

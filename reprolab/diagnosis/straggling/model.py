@@ -1,9 +1,10 @@
 """The what-if model of a trace: what each step would have taken, had some operations been ideal.
 
-An operation's ideal duration is the same on all ranks and at all steps: the mean over all
-operations of its name for work, the median (without waiting) for communication. The ideal step
-replays the graph with ideal durations only. The *slowdown* S is the mean step time over the ideal
-one, both replayed, so that idle gaps nobody recorded do not count.
+An operation's ideal duration is the same on all ranks and at all steps. In a pipeline it is the
+mean over all operations of its name for work, the median (without waiting) for communication;
+elsewhere, where one rank may be a large part of all, the lower median over the same place in the
+step. The ideal step replays the graph with ideal durations only. The *slowdown* S is the mean step
+time over the ideal one, both replayed, so that idle gaps nobody recorded do not count.
 
 References
 ----------
@@ -32,31 +33,24 @@ class Model:
     timing: Timing
 
     @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of the operations, sorted."""
-        return tuple(self.graph.nodes["operation"].unique().sort().to_list())
-
-    @cached_property
-    def name(self) -> np.ndarray:
-        """Index of each node's operation in `names`, int [nodes]."""
-        return np.searchsorted(np.array(self.names), self.graph.nodes["operation"].to_numpy())
-
-    @cached_property
     def typical(self) -> np.ndarray:
-        """float64 [nodes]: ideal duration."""
+        """Ideal duration of each node, float64 [nodes]."""
         works = self.graph.nodes["role"].to_numpy() == WORK
-        value = np.empty(len(self.names))
-        for number in range(len(self.names)):
-            own = self.name == number
-            # The measures of the paper: work varies little, while the tail of a communication is
-            # what somebody else caused.
-            measure = np.mean if works[own].all() else np.median
-            value[number] = measure(self.timing.own[own])
-        return value[self.name]
+        peers, own = self.graph.peers, self.timing.own
+        order = np.argsort(peers, kind="stable")
+        value = np.empty(len(peers))
+        for some in np.split(order, np.cumsum(np.bincount(peers))[:-1]):
+            if self.graph.robust:
+                value[some] = _usual(own[some])
+            else:
+                # The measures of the paper: work varies little, while the tail of a communication
+                # is what somebody else caused.
+                value[some] = (np.mean if works[some].all() else np.median)(own[some])
+        return value
 
     @cached_property
     def actual(self) -> np.ndarray:
-        """float64 [steps]: replayed time of each step."""
+        """Replayed time of each step, float64 [steps]."""
         return self.step_times(self.timing.own)
 
     @cached_property
@@ -92,3 +86,11 @@ class Model:
         """Share of the slowdown that vanishes when these operations are ideal (M of the paper)."""
         excess = self.actual.mean() - self.ideal
         return float((self.actual.mean() - self.without(slow).mean()) / excess) if excess else 0.0
+
+
+def _usual(own: np.ndarray) -> float:
+    # The lower median: what delays is never early, and of two ranks the faster one is the measure.
+    half = (own.size - 1) // 2
+    median = np.partition(own, half, axis=None)[half]
+    # Work that happens at few steps, such as a checkpoint, is not a slowdown of those steps.
+    return float(median if median > 0 else own.mean())

@@ -249,7 +249,9 @@ def pipeline_graph(operations: pl.DataFrame) -> Graph:
     messages = {i for i, op in enumerate(read) if op.key[1] in MESSAGES}
     met = messages | {node for group in replica.groups for node in group}
     nodes = _nodes(first, replicas, read)
-    return assemble(nodes, waits, groups, [node + offset for offset in offsets for node in met])
+    everywhere = [node + offset for offset in offsets for node in met]
+    peers = nodes.select(pl.col("operation").rank("dense") - 1).to_series().to_numpy()
+    return assemble(nodes, waits, groups, everywhere, peers=peers, robust=False)
 
 
 def _nodes(first: pl.DataFrame, replicas: pl.Series, read: list[Operation]) -> pl.DataFrame:
