@@ -16,9 +16,8 @@ from reprolab.errors import DamagedData, LabError
 _PLAIN = re.compile(r"(?!__)[a-z0-9_](?:[a-z0-9_.-]{0,118}[a-z0-9_-])?")
 _RUN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+=,@ -]{0,126}[A-Za-z0-9_+=-])?")
 _STREAM = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_TAKEN = re.compile(
-    r"zarr\.json|c|\.z.*|(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE
-)
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)
+_ZARR = {"zarr.json", "c"}
 _STEP_FILE = re.compile(r"(\d{12,19})\.json")
 _RANK_FILE = re.compile(r"rank-(\d{5,})\.(?:jsonl|bin|zarr)")
 
@@ -36,7 +35,7 @@ def component(name: str) -> str:
     >>> component("../../etc/passwd")
     'etc_passwd~3754d6cb3a38e118'
     """
-    if _PLAIN.fullmatch(name) and not _TAKEN.fullmatch(name):
+    if _PLAIN.fullmatch(name) and not _DEVICE.fullmatch(name) and name not in _ZARR:
         return name
     readable = re.sub(r"[^A-Za-z0-9.-]+", "_", name)[:80].strip("._")
     return f"{readable}~{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
@@ -50,7 +49,7 @@ def check_run_name(name: str) -> str:
     LabError
         If it is not letters, digits and ``._+=,@ -`` with a letter or digit in front.
     """
-    if not _RUN.fullmatch(name) or _TAKEN.fullmatch(name):
+    if not _RUN.fullmatch(name) or _DEVICE.fullmatch(name):
         raise LabError(
             f"a run's name is 1 to 128 letters, digits and any of '._+=,@ -', begins with a letter "
             f"or digit and does not end in '.' or ' '; got {name[:200]!r}"

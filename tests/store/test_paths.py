@@ -67,7 +67,7 @@ def test_names_that_differ_in_case_only_are_kept_apart():
     assert paths.component("Weight").lower() != paths.component("weight").lower()
 
 
-@pytest.mark.parametrize("name", ["baseline", "lr=1e-3, dp4", "2024-01-01_a", "R.1"])
+@pytest.mark.parametrize("name", ["baseline", "lr=1e-3, dp4", "2024-01-01_a", "R.1", "c", "zarr"])
 def test_a_run_may_be_named(name):
     assert paths.check_run_name(name) == name
 
