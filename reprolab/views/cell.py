@@ -76,7 +76,7 @@ def cell(
     first = comparison.first
     if first is not None and (first.step, first.stream, first.tensor) == (step, stream, tensor):
         shown["says"] += " This is the first difference."
-        shown["facts"] += _element(first.element)
+        shown["facts"] += _element(first.element) if first.element else []
     if row is not None and row["kind"] == "layout":
         return shown
     try:
@@ -87,7 +87,8 @@ def cell(
         else:
             shown["says"] += f" No blocks are shown: {error.message}."
         return shown
-    shown["facts"] += _values(blocks)
+    if not any(name == "in a" for name, _ in shown["facts"]):
+        shown["facts"] += _values(blocks)
     return shown | _map(blocks, extent)
 
 
@@ -116,9 +117,9 @@ def _rank(here: pl.DataFrame, rank: int | None, ranks: list[int]) -> tuple[int, 
     on = int(farthest["rank"][0])
     differ = here["rank"].n_unique()
     if differ == 1:
-        return on, f"rank {on}" + (", the only one that differs" if len(ranks) > 1 else "")
+        return on, f"rank {on}" + (" (the only one that differs)" if len(ranks) > 1 else "")
     alike = farthest["relative"].n_unique() == 1
-    return on, f"rank {on}, {'like all' if alike else 'the farthest apart of'} {differ}"
+    return on, f"rank {on} ({f'all {differ} alike' if alike else f'farthest apart of {differ}'})"
 
 
 def _distance(row: dict[str, Any]) -> list[list[str]]:
@@ -134,14 +135,14 @@ def _distance(row: dict[str, Any]) -> list[list[str]]:
 
 
 def _element(element: Any) -> list[list[str]]:
-    if element is None:
-        return []
     digits = element.bits // 4
+    where = "there " if element.index else ""
     facts = [
-        ["element", str(list(element.index))],
-        ["there in a", f"{element.a!r} (0x{element.a_bits:0{digits}x})"],
-        ["there in b", f"{element.b!r} (0x{element.b_bits:0{digits}x})"],
+        [f"{where}in a", f"{element.a!r} (0x{element.a_bits:0{digits}x})"],
+        [f"{where}in b", f"{element.b!r} (0x{element.b_bits:0{digits}x})"],
     ]
+    if element.index:
+        facts.insert(0, ["element", str(list(element.index))])
     if element.ulp is not None:
         facts.append(["apart by", f"{element.ulp} ulp"])
     return facts

@@ -27,6 +27,9 @@ STRIP = 18
 SIDES = ("#2f81c9", "#d9730d")
 """Colours of the runs a and b; b is dashed as well, so that equal lines are seen to be two."""
 
+ALARM = "#e15759"
+"""Colour of what is not finite."""
+
 HUES = dict(
     zip(
         STREAMS,
@@ -124,8 +127,10 @@ def distance_chart(growth: pl.DataFrame, first: int | None) -> dict[str, Any]:
 def charts(comparison: Comparison, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Both charts of `comparison`, its runs called `names`."""
     first = comparison.first.step if comparison.first else None
+    # Where ranks of one run are compared, the losses are those of the run.
+    runs = [comparison.a.name, ""] if comparison.reference is not None else names
     return {
-        "loss": loss_chart(comparison.losses, names, first),
+        "loss": loss_chart(comparison.losses, runs, first),
         "distance": distance_chart(comparison.growth, first),
     }
 
@@ -171,12 +176,18 @@ def _zeros(base: alt.Chart) -> alt.LayerChart:
     return alt.layer(ticks, label)
 
 
-def _not_finite(base: alt.Chart) -> alt.Chart:
-    return (
-        base.transform_filter("datum.kind == 'not finite' && datum.stream == stream")
-        .mark_point(shape="cross", size=28, angle=45, filled=True, color="#e15759", opacity=1)
-        .encode(y=alt.value(4), tooltip=["stream:N", "step:Q", "kind:N"])
+def _not_finite(base: alt.Chart) -> alt.LayerChart:
+    selected = base.transform_filter("datum.kind == 'not finite' && datum.stream == stream")
+    crosses = selected.mark_point(
+        shape="cross", size=26, angle=45, filled=True, color=ALARM, opacity=1
+    ).encode(y=alt.value(4), tooltip=["stream:N", "step:Q", "kind:N"])
+    # Labelled once, where it begins: over many steps the labels would run into each other.
+    label = (
+        selected.transform_aggregate(step="min(step)")
+        .mark_text(text="NaN or Inf", align="right", baseline="middle", dx=-7, color=ALARM)
+        .encode(y=alt.value(4))
     )
+    return alt.layer(crosses, label)
 
 
 def _with_cursor(layers: Sequence[alt.Chart | alt.LayerChart], first: int | None) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from reprolab.views.cell import cell, number
 from reprolab.views.charts import charts
 from reprolab.views.heat import extent, heat
 from reprolab.views.summary import opening, settings, summary
+from reprolab.views.text import markup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -93,9 +93,9 @@ def report(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
     shown = summary(comparison)
     title = f"{' and '.join(shown['names'])}: {'the same' if shown['same'] else 'different'}"
     page = _PAGE.format(
-        title=escape(title),
+        title=markup(title),
         style=frontend.style(),
-        verdict=escape(comparison.verdict),
+        verdict=markup(comparison.verdict),
         sections="\n".join(_sections(comparison, shown)),
         data=_json(_stored(comparison, shown)),
         vega=_script(frontend.vega()),
@@ -141,7 +141,9 @@ def _stored(comparison: Comparison, shown: dict[str, Any]) -> dict[str, Any]:
         },
         "heats": heats,
         "cells": [
-            cell(comparison, at, of, tensor, None, limits) for at, of, tensor in wanted.iter_rows()
+            cell(comparison, *place, rank, limits)
+            for number, place in enumerate(wanted.iter_rows())
+            for rank in ([None, *shown["ranks"]] if number == 0 else [None])
         ],
     }
 
@@ -171,7 +173,7 @@ def _sections(comparison: Comparison, shown: dict[str, Any]) -> Iterable[str]:
     of = f" (the first {LISTED} of {len(comparison.rows)})" if len(comparison.rows) > LISTED else ""
     names = ["step", "stream", "rank", "tensor", "how", "relative", "distance", "blocks"]
     yield _section(f"Tensors that differ{of}", names, listed, "None.")
-    notes = "".join(f"<li>{escape(note)}</li>" for note in shown["notes"])
+    notes = "".join(f"<li>{markup(note)}</li>" for note in shown["notes"])
     yield f"<h2>Notes</h2>\n<ul>{notes}</ul>" if notes else ""
 
 
@@ -183,18 +185,18 @@ def _blocks(row: dict[str, Any]) -> str:
 
 def _section(heading: str, columns: Sequence[str], rows: list[list[str]], nothing: str) -> str:
     if not rows:
-        return f"<h2>{escape(heading)}</h2>\n<p>{escape(nothing)}</p>"
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+        return f"<h2>{markup(heading)}</h2>\n<p>{markup(nothing)}</p>"
+    head = "".join(f'<th scope="col">{markup(column)}</th>' for column in columns)
     body = "\n".join(f"<tr>{''.join(map(_value, row))}</tr>" for row in rows)
     return (
-        f'<h2>{escape(heading)}</h2>\n<div class="rl-wide"><table class="rl-table">'
+        f'<h2>{markup(heading)}</h2>\n<div class="rl-wide"><table class="rl-table">'
         f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
     )
 
 
 def _value(text: str) -> str:
     long = ' class="rl-long"' if len(text) > 24 else ""
-    return f"<td{long}>{escape(text)}</td>"
+    return f"<td{long}>{markup(text)}</td>"
 
 
 def _json(value: Any) -> str:

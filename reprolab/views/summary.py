@@ -32,7 +32,7 @@ def summary(comparison: Comparison) -> dict[str, Any]:
         "streams": streams,
         "differing": [stream for stream in streams if stream in differing],
         "ranks": sorted({int(rank) for rank in comparison.ranks}),
-        "first": None if first is None else _place(first),
+        "first": None if first is None else _place(first, streams),
         "configuration": settings(comparison.configuration),
         "environment": settings(comparison.environment),
         "notes": list(comparison.notes),
@@ -41,11 +41,10 @@ def summary(comparison: Comparison) -> dict[str, Any]:
 
 def opening(shown: dict[str, Any]) -> tuple[int, str]:
     """Step and stream to begin with: those of the first difference, if there is one."""
-    if shown["first"]:
-        return shown["first"]["step"], shown["first"]["stream"]
+    first = shown["first"] or {}
     streams = shown["differing"] or shown["streams"]
-    stream = "params" if "params" in streams else streams[-1] if streams else ""
-    return (shown["steps"][0] if shown["steps"] else 0), stream
+    usual = "params" if "params" in streams else streams[-1] if streams else ""
+    return first.get("step", min(shown["steps"], default=0)), first.get("stream", usual)
 
 
 def names(comparison: Comparison) -> list[str]:
@@ -58,7 +57,10 @@ def names(comparison: Comparison) -> list[str]:
     return called
 
 
-def _place(first: FirstDifference) -> dict[str, Any]:
+def _place(first: FirstDifference, streams: list[str]) -> dict[str, Any]:
+    """As far as there is such a place in the map: a loss may be known from the ledgers alone."""
+    if first.stream not in streams:
+        return {"step": first.step}
     place = {"step": first.step, "stream": first.stream}
     return place if first.tensor is None else place | {"tensor": first.tensor}
 

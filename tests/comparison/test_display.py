@@ -65,7 +65,9 @@ def test_outside_of_a_notebook_no_view_is_made(monkeypatch):
 
 def test_comparing_imports_no_view():
     script = "import sys, reprolab.comparison; print('reprolab.views' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "False"
 
 

@@ -2,7 +2,7 @@
 
 import { chart } from "./charts.js";
 import { details } from "./details.js";
-import { h, isDark, listen, onTheme, table } from "./dom.js";
+import { h, isDark, listen, onTheme, table, visible } from "./dom.js";
 import { heatmap } from "./heatmap.js";
 import { selector, stepper } from "./stepper.js";
 
@@ -12,7 +12,7 @@ export function render({ model, el }) {
   const summary = model.get("_summary");
   const alert = h("p", { class: "rl-error", role: "alert" });
   const report = () => {
-    alert.textContent = model.get("_error");
+    alert.textContent = visible(model.get("_error"));
     alert.hidden = !alert.textContent;
   };
   listen(model, ["_error"], signal, report);

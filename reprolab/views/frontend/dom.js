@@ -1,13 +1,24 @@
 // Nodes are made from text only, never from markup: a tensor named "<script>" stays a name.
 
+const UNSEEN =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+
+// A name may hold characters that are not seen but turn the text around them: they are spelt out.
+export function visible(text) {
+  return String(text).replace(
+    UNSEEN, (found) => `⟨U+${found.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`,
+  );
+}
+
 export function h(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else node.setAttribute(name, value === true ? "" : value);
+    else node.setAttribute(name, value === true ? "" : visible(value));
   }
-  node.append(...children.filter((child) => child !== null && child !== undefined));
+  const shown = children.filter((child) => child !== null && child !== undefined);
+  node.append(...shown.map((child) => (child instanceof Node ? child : visible(child))));
   return node;
 }
 

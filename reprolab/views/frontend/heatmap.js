@@ -1,6 +1,6 @@
 // Tensor x step on two canvases: the map is drawn once a frame, the cursor on top at every move.
 
-import { behind, choose, control, h, isDark, listen, onTheme } from "./dom.js";
+import { behind, choose, control, h, isDark, listen, onTheme, visible } from "./dom.js";
 import {
   describe, EQUAL, gradient, HIGHEST, LOWEST, MISSING, NOT_FINITE, paints, swatch, UNPAIRED, UNRESOLVED,
 } from "./palette.js";
@@ -10,6 +10,7 @@ const ROW = [3, 18];
 const AXIS = 20;
 const PAD = 6;
 const MARKER = 12;
+const WIDEST = 64;
 const TALLEST = 16000;
 const LABEL = 11;
 
@@ -39,13 +40,14 @@ export function heatmap(model, signal) {
     const width = Math.max(node.clientWidth, 120);
     const pen = base.getContext("2d");
     pen.font = font;
-    const longest = heat.tensors.reduce((far, name) => Math.max(far, pen.measureText(name).width), 0);
+    const shown = heat.tensors.map(visible);
+    const longest = shown.reduce((far, name) => Math.max(far, pen.measureText(name).width), 0);
     const gutter = Math.ceil(Math.min(longest + MARKER + 10, width * 0.36, 230));
     const row = Math.min(Math.max(PLOT / rows, ROW[0]), ROW[1], TALLEST / rows);
     const bar = row * rows > PLOT + 1 ? 12 : 0;
     shape = { rows, columns, width: width - bar, gutter, row, height: row * rows + 2 * PAD };
-    shape.names = heat.tensors.map((name) => fit(pen, name));
-    shape.column = Math.min((shape.width - gutter - 6) / columns, 28);
+    shape.names = shown.map((name) => fit(pen, name));
+    shape.column = Math.min((shape.width - gutter - 6) / columns, WIDEST);
     scroller.style.maxHeight = `${PLOT + 2 * PAD}px`;
   }
 
@@ -244,7 +246,7 @@ export function heatmap(model, signal) {
     over.setAttribute("aria-description", row >= 0 && column >= 0 ? say(row, column) : "");
   }
   const say = (row, column) =>
-    `${heat.tensors[row]}, step ${heat.steps[column]}: ${describe(code(row, column), heat.range)}`;
+    `${visible(heat.tensors[row])}, step ${heat.steps[column]}: ${describe(code(row, column), heat.range)}`;
 
   function under(event) {
     const box = over.getBoundingClientRect();
