@@ -1,30 +1,36 @@
 """Compile the kernels; where no compiler works, install without them."""
 
-import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 SOURCES = sorted(Path("cython").glob("_*.pyx"))
-HEADERS = sorted(map(str, Path("cython").glob("*.h")))
-if not SOURCES:
-    raise SystemExit("cython/_*.pyx is missing: this source tree is incomplete")
+LOOPS = {"_passes": sorted(map(str, Path("cython").glob("level_*.c")))}
+if not SOURCES or not LOOPS["_passes"]:
+    raise SystemExit("cython/_*.pyx or cython/level_*.c is missing: this source tree is incomplete")
 
-# Nothing here may change what NaN, infinities or the order of sums mean.
-FLAGS = ["-O3", "-g0", "-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno"]
-if sys.platform == "linux":
-    FLAGS.append("-Wno-psabi")
+# Nothing here may change what NaN, infinities or the order of sums mean. Vectors never cross a
+# function's border, so how they would be passed does not matter (psabi).
+FLAGS = [
+    "-O3",
+    "-g0",
+    "-ffp-contract=off",
+    "-fno-trapping-math",
+    "-fno-math-errno",
+    "-Wno-psabi",
+]
 
 setup(
     ext_modules=cythonize(
         [
             Extension(
                 f"reprolab.kernels.{source.stem}",
-                [str(source)],
+                [str(source), *LOOPS.get(source.stem, [])],
                 include_dirs=["cython"],
-                depends=HEADERS,
+                depends=sorted(map(str, Path("cython").glob("*.h"))),
                 extra_compile_args=FLAGS,
+                libraries=["m"],
                 optional=True,
             )
             for source in SOURCES

@@ -2,43 +2,24 @@
 #ifndef REPROLAB_DIFFERENCE_H
 #define REPROLAB_DIFFERENCE_H
 
-#include "dispatch.h"
+#include "elements.h"
+#include "levels.h"
 
-#define CLASSES 67
+#define TILE 1024 /* elements; their doubles fill a quarter of a first-level cache */
+
 #define SIGN_FLIP 65
 #define NAN_CLASS 66
 
-typedef struct {
-    int64_t differing, beyond, first, nan_mismatch, inf_mismatch;
-    uint64_t max_ulp;
-    double max_abs, sum_sq_diff, sum_sq_a;
-    int64_t histogram[CLASSES];
-} difference_tally;
-
-INLINE int is_float(int dtype) { return dtype >= E4M3FN; }
 INLINE int is_signed(int dtype) {
     return dtype == INT8 || dtype == INT16 || dtype == INT32 || dtype == INT64;
 }
 INLINE uint64_t sign_bit(int dtype) { return UINT64_C(1) << (8 * itemsize(dtype) - 1); }
 
-/* Elements as 64-bit words whose plain difference is the ULP distance: signed integers shifted to
-   start at 0, all else its own bits. */
-INLINE void widen(const uint8_t *restrict data, int dtype, size_t n, uint64_t *restrict out) {
-    const uint64_t flip = is_signed(dtype) ? sign_bit(dtype) : 0;
-#define EACH(type)                                 \
-    for (size_t i = 0; i < n; i++) {               \
-        type x;                                    \
-        memcpy(&x, data + i * sizeof x, sizeof x); \
-        out[i] = (uint64_t)x ^ flip;               \
-    }                                              \
-    break;
-    switch (itemsize(dtype)) {
-    case 1: EACH(uint8_t)
-    case 2: EACH(uint16_t)
-    case 4: EACH(uint32_t)
-    case 8: EACH(uint64_t)
-    }
-#undef EACH
+/* Bits of one element; signed integers are shifted to start at 0, so that they subtract. */
+INLINE uint64_t widen(const uint8_t *data, int dtype) {
+    uint64_t bits = 0;
+    memcpy(&bits, data, itemsize(dtype));
+    return is_signed(dtype) ? bits ^ sign_bit(dtype) : bits;
 }
 
 INLINE uint64_t ulp_distance(uint64_t a, uint64_t b, int dtype) {
@@ -55,13 +36,18 @@ INLINE int ulp_class(uint64_t distance) {
     return distance ? 64 - __builtin_clzll(distance) : 0;
 }
 
-/* One element at a time: ends, integers, and tiles that hold NaN or Inf. */
-INLINE void tally_each(difference_tally *t, const uint64_t *a, const uint64_t *b, const double *p,
-                       const double *q, size_t n, int dtype, double atol, double rtol) {
+/* One element at a time: ends, other dtypes, and tiles that hold NaN or Inf. */
+INLINE void tally_each(difference_tally *t, const uint8_t *a, const uint8_t *b, size_t n,
+                       int dtype, double atol, double rtol) {
+    double p[TILE], q[TILE];
+    decode(a, dtype, n, p);
+    decode(b, dtype, n, q);
     for (size_t i = 0; i < n; i++) {
+        uint64_t j = widen(a + i * itemsize(dtype), dtype);
+        uint64_t k = widen(b + i * itemsize(dtype), dtype);
         int finite_a = isfinite(p[i]) != 0, finite_b = isfinite(q[i]) != 0;
         int nan_a = isnan(p[i]) != 0, nan_b = isnan(q[i]) != 0;
-        uint64_t ulp = ulp_distance(a[i], b[i], dtype);
+        uint64_t ulp = ulp_distance(j, k, dtype);
         if (finite_a) t->sum_sq_a += p[i] * p[i];
         if (finite_a && finite_b) {
             double gap = is_float(dtype) ? fabs(p[i] - q[i]) : (double)ulp;
@@ -76,96 +62,159 @@ INLINE void tally_each(difference_tally *t, const uint64_t *a, const uint64_t *b
         }
         if (!nan_a && !nan_b && ulp > t->max_ulp) t->max_ulp = ulp;
         int kind = 0;
-        if (a[i] != b[i]) {
+        if (j != k) {
             t->differing++;
             if (nan_a || nan_b) kind = NAN_CLASS;
-            else if (is_float(dtype) && ((a[i] ^ b[i]) & sign_bit(dtype))) kind = SIGN_FLIP;
+            else if (is_float(dtype) && ((j ^ k) & sign_bit(dtype))) kind = SIGN_FLIP;
             else kind = ulp_class(ulp);
         }
         t->histogram[kind]++;
     }
 }
 
-/* A whole tile of finite floats. Returns 0, and adds nothing, where something is not finite. */
-INLINE int tally_tile(difference_tally *t, const uint64_t *a, const uint64_t *b, const double *p,
-                      const double *q, int dtype, double atol, double rtol) {
-    const uint64_t top = sign_bit(dtype), flipped = ~UINT64_C(0);
-    v8d sum_sq_diff = {0}, sum_sq_a = {0}, max_abs = {0};
-    v8u max_ulp = {0};
-    v8i differing = {0}, beyond = {0};
-    uint64_t key[TILE] __attribute__((aligned(64)));
-    for (size_t i = 0; i < TILE; i += 8) {
-        v8d x = load_d(p + i), y = load_d(q + i);
-        v8u m = load_u(a + i), n = load_u(b + i);
-        v8d gap = (v8d)((v8u)(x - y) & ~(UINT64_C(1) << 63));
-        v8d size = (v8d)((v8u)y & ~(UINT64_C(1) << 63));
-        sum_sq_diff += gap * gap;
-        sum_sq_a += x * x;
-        beyond -= (v8i)(gap > atol + rtol * size);
-        max_abs = pick(gap > max_abs, gap, max_abs);
-        differing -= (v8i)(m != n);
-        v8u sign = (v8u)(((m ^ n) & top) != 0);
-        v8u j = m & (top - 1), k = n & (top - 1);
-        v8u forward = j - k, swap = (v8u)(j < k);
-        v8u apart = (forward ^ swap) - swap; /* negated where j < k */
-        v8u ulp = (apart & ~sign) | ((j + k) & sign);
-        v8u larger = (v8u)(ulp > max_ulp);
-        max_ulp = (ulp & larger) | (max_ulp & ~larger);
-        v8u class_key = ulp | (sign & flipped);
-        memcpy(key + i, &class_key, sizeof class_key);
+/* The class of a ULP distance, less the sign flips, from the exponent of the distance as a float.
+   Clearing the bit below the highest keeps the conversion from rounding up to the next power. */
+INLINE uint8_t exponent_32(uint32_t x) {
+    return (uint8_t)(as_bits((float)(int32_t)(x & ~(x >> 1))) >> 23);
+}
+INLINE uint8_t exponent_64(uint64_t x) {
+    double value = (double)(int64_t)(x & ~(x >> 1));
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint8_t)(x ? (bits >> 52) - (1023 - 127) : 0);
+}
+
+/* Fill the histogram from the exponents of a tile; returns how many elements differ. */
+INLINE int64_t count_kinds(difference_tally *t, const uint8_t *kind, int classes, int64_t flipped) {
+    int64_t rest = TILE - flipped;
+    for (int k = classes; k > 0; k--) {
+        const vb wanted = (vb){0} + (uint8_t)(126 + k);
+        vb some = {0}; /* at most 64 a byte */
+        for (size_t i = 0; i < TILE; i += WIDTH) {
+            vb here;
+            memcpy(&here, kind + i, sizeof here);
+            some -= (vb)(here == wanted);
+        }
+        const uint64_t even = UINT64_C(0x00ff00ff00ff00ff);
+        vu pairs = ((vu)some & even) + (((vu)some >> 8) & even);
+        int64_t found = 0;
+        for (int lane = 0; lane < STEP; lane++)
+            found += (pairs[lane] * UINT64_C(0x0001000100010001)) >> 48;
+        t->histogram[k] += found;
+        rest -= found;
     }
-    double squares = 0, apart = 0;
-    for (int lane = 0; lane < 8; lane++) squares += sum_sq_a[lane], apart += sum_sq_diff[lane];
-    if (!isfinite(squares) || !isfinite(apart)) return 0;
-    t->sum_sq_a += squares;
-    t->sum_sq_diff += apart;
-    for (int lane = 0; lane < 8; lane++) {
-        if (max_abs[lane] > t->max_abs) t->max_abs = max_abs[lane];
-        if (max_ulp[lane] > t->max_ulp) t->max_ulp = max_ulp[lane];
-        t->differing += differing[lane];
-        t->beyond += beyond[lane];
+    t->histogram[0] += rest; /* neither flipped nor apart: the same bits */
+    t->differing += TILE - rest;
+    return TILE - rest;
+}
+
+/* Everything about bits, for a whole tile of floats; returns how many elements differ in value,
+   which +0 and -0 do not. Plain loops, each with one kind of result:
+   compilers turn these into the widest vectors there are. */
+#define BITS_OF_TILE(name, element, word, exponent)                                 \
+    INLINE int64_t name(difference_tally *t, const uint8_t *restrict a,                          \
+                        const uint8_t *restrict b, uint64_t sign) {                              \
+        const word top = (word)sign, magnitude = (word)(sign - 1);                               \
+        word largest = 0, any = 0, flipped = 0, zeros = 0;                                       \
+        uint8_t kind[TILE];                                                                      \
+        for (size_t i = 0; i < TILE; i++) {                                                      \
+            element x, y;                                                                        \
+            memcpy(&x, a + i * sizeof x, sizeof x);                                              \
+            memcpy(&y, b + i * sizeof y, sizeof y);                                              \
+            word m = x & magnitude, n = y & magnitude;                                           \
+            word flip = (word)0 - (((word)(x ^ y) & top) != 0);                                  \
+            word gap = m > n ? m - n : n - m;                                                    \
+            word apart = gap & ~flip, ulp = apart | ((m + n) & flip);                            \
+            largest = ulp > largest ? ulp : largest;                                             \
+            any |= apart;                                                                        \
+            flipped -= flip;                                                                     \
+            zeros += (m + n == 0) & flip;                                                        \
+            kind[i] = exponent(apart);                                                           \
+        }                                                                                        \
+        if (largest > t->max_ulp) t->max_ulp = largest;                                          \
+        t->histogram[SIGN_FLIP] += flipped;                                                      \
+        return count_kinds(t, kind, ulp_class(any), flipped) - (int64_t)zeros;                   \
     }
-    /* Several counters a class, so that runs of one class do not wait for each other's store. */
-    uint32_t counts[4][SIGN_FLIP] = {{0}};
-    for (size_t i = 0; i < TILE; i += 4)
-        for (int part = 0; part < 4; part++) counts[part][ulp_class(key[i + part])]++;
-    for (int kind = 0; kind < SIGN_FLIP; kind++)
-        t->histogram[kind == 64 ? SIGN_FLIP : kind] +=
-            counts[0][kind] + counts[1][kind] + counts[2][kind] + counts[3][kind];
+
+BITS_OF_TILE(bits_8, uint8_t, uint32_t, exponent_32)
+BITS_OF_TILE(bits_16, uint16_t, uint32_t, exponent_32)
+BITS_OF_TILE(bits_32, uint32_t, uint32_t, exponent_32)
+BITS_OF_TILE(bits_64, uint64_t, uint64_t, exponent_64)
+
+/* Everything about values, for a whole tile. Returns 0, and adds nothing, where something is not
+   finite. With `exact`, there are no tolerances, and the bits tell which elements are beyond. */
+INLINE int values_of_tile(difference_tally *t, const uint8_t *a, const uint8_t *b, int dtype,
+                          double atol, double rtol, int exact) {
+    const size_t size = itemsize(dtype);
+    vd gaps[PARTS] = {{0}}, squares[PARTS] = {{0}}, largest[PARTS] = {{0}};
+    vi beyond[PARTS] = {{0}};
+    for (size_t i = 0; i < TILE; i += LANES)
+        for (int part = 0; part < PARTS; part++) {
+            vd x = load_elements(a + (i + part * STEP) * size, dtype);
+            vd y = load_elements(b + (i + part * STEP) * size, dtype);
+            vd gap = (vd)((vu)(x - y) & ~TOP);
+            gaps[part] = add_product(gaps[part], gap, gap);
+            squares[part] = add_product(squares[part], x, x);
+            largest[part] = greater(gap, largest[part]);
+            if (!exact) beyond[part] -= (vi)(gap > atol + rtol * (vd)((vu)y & ~TOP));
+        }
+    double gap_total = 0, square_total = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        gap_total += gaps[lane / STEP][lane % STEP];
+        square_total += squares[lane / STEP][lane % STEP];
+    }
+    if (!isfinite(gap_total) || !isfinite(square_total)) return 0;
+    t->sum_sq_diff += gap_total;
+    t->sum_sq_a += square_total;
+    for (int lane = 0; lane < LANES; lane++) {
+        double gap = largest[lane / STEP][lane % STEP];
+        if (gap > t->max_abs) t->max_abs = gap;
+        t->beyond += beyond[lane / STEP][lane % STEP];
+    }
     return 1;
 }
 
-INLINE void tally_body(difference_tally *t, const uint8_t *a, const uint8_t *b, int dtype, size_t n,
-                       double atol, double rtol) {
-    const size_t size = itemsize(dtype);
-    uint64_t m[TILE] __attribute__((aligned(64))), k[TILE] __attribute__((aligned(64)));
+INLINE int tally_tile(difference_tally *t, const uint8_t *a, const uint8_t *b, int dtype,
+                      double atol, double rtol) {
     double p[TILE] __attribute__((aligned(64))), q[TILE] __attribute__((aligned(64)));
-    for (size_t done = 0; done < n; done += TILE) {
-        size_t count = n - done < TILE ? n - done : TILE;
-        const uint8_t *x = a + done * size, *y = b + done * size;
-        widen(x, dtype, count, m);
-        widen(y, dtype, count, k);
-        if (t->first < 0 && memcmp(x, y, count * size)) {
-            size_t at = 0;
-            while (m[at] == k[at]) at++;
-            t->first = (int64_t)(done + at);
-        }
-        decode(x, dtype, count, p);
-        decode(y, dtype, count, q);
-        if (!is_float(dtype) || count < TILE || !tally_tile(t, m, k, p, q, dtype, atol, rtol))
-            tally_each(t, m, k, p, q, count, dtype, atol, rtol);
+    const uint8_t *x = a, *y = b;
+    int finite, loaded = dtype;
+    if (!is_float(dtype)) return 0;
+    if (!is_direct(dtype)) {
+        decode(a, dtype, TILE, p);
+        decode(b, dtype, TILE, q);
+        x = (const uint8_t *)p, y = (const uint8_t *)q, loaded = FLOAT64;
     }
+    const int exact = atol == 0 && rtol == 0;
+    if (exact) finite = values_of_tile(t, x, y, loaded, 0, 0, 1);
+    else finite = values_of_tile(t, x, y, loaded, atol, rtol, 0);
+    if (!finite) return 0;
+    const uint64_t sign = sign_bit(dtype);
+    int64_t apart = 0;
+    switch (itemsize(dtype)) {
+    case 1: apart = bits_8(t, a, b, sign); break;
+    case 2: apart = bits_16(t, a, b, sign); break;
+    case 4: apart = bits_32(t, a, b, sign); break;
+    case 8: apart = bits_64(t, a, b, sign); break;
+    }
+    if (exact) t->beyond += apart;
+    return 1;
 }
 
-CLONES static void tally(difference_tally *t, const uint8_t *a, const uint8_t *b, int dtype,
-                         size_t n, double atol, double rtol) {
-    switch (dtype) { /* a constant in each branch, so that decode() becomes one loop */
-#define BRANCH(code) \
-    case code: tally_body(t, a, b, code, n, atol, rtol); break;
-        BRANCH(BOOL) BRANCH(INT8) BRANCH(UINT8) BRANCH(INT16) BRANCH(UINT16) BRANCH(INT32)
-        BRANCH(UINT32) BRANCH(INT64) BRANCH(UINT64) BRANCH(E4M3FN) BRANCH(E5M2)
-        BRANCH(BFLOAT16) BRANCH(FLOAT16) BRANCH(FLOAT32) BRANCH(FLOAT64)
-#undef BRANCH
+INLINE void tally_of(difference_tally *t, const uint8_t *a, const uint8_t *b, int dtype, size_t n,
+                     double atol, double rtol) {
+    const size_t size = itemsize(dtype);
+    for (size_t done = 0; done < n; done += TILE) {
+        const size_t count = n - done < TILE ? n - done : TILE;
+        const uint8_t *x = a + done * size, *y = b + done * size;
+        const int64_t before = t->differing;
+        if (count < TILE || !tally_tile(t, x, y, dtype, atol, rtol))
+            tally_each(t, x, y, count, dtype, atol, rtol);
+        if (t->first < 0 && t->differing > before) {
+            size_t at = 0;
+            while (!memcmp(x + at * size, y + at * size, size)) at++;
+            t->first = (int64_t)(done + at);
+        }
     }
 }
 

@@ -13,17 +13,13 @@ if sys.byteorder != "little":
     )
 
 
-def _compiled(name: str) -> ModuleType | None:
-    try:
-        return import_module(f"reprolab.kernels.{name}")
-    except ImportError:
-        return None
+passes: ModuleType | None
+try:
+    passes = import_module("reprolab.kernels._passes")
+except ImportError:
+    passes = None
 
-
-compiled_fingerprint = _compiled("_fingerprint")
-compiled_difference = _compiled("_difference")
-
-COMPILED = compiled_fingerprint is not None and compiled_difference is not None
+COMPILED = passes is not None
 """Whether the compiled kernels are in use."""
 
 if not COMPILED:

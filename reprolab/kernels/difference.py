@@ -128,8 +128,8 @@ def difference(a: Any, b: Any, *, atol: float = 0.0, rtol: float = 0.0) -> Diffe
 
 
 def _tally(a: np.ndarray, b: np.ndarray, dtype: str, atol: float, rtol: float) -> Tally:
-    if backend.compiled_difference is None:
+    if backend.passes is None:
         return twin_tally(a, b, dtype, atol, rtol)
     histogram = np.zeros(CLASSES, np.int64)
-    fields = backend.compiled_difference.tally(a, b, CODES[dtype], atol, rtol, histogram)
+    fields = backend.passes.tally(a, b, CODES[dtype], atol, rtol, histogram)
     return Tally(*fields, histogram)

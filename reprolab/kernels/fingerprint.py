@@ -127,14 +127,14 @@ def fingerprint_stream(tensors: Sequence[Any], layout: Layout) -> Fingerprint:
                 f"got {dtype_name(tensor)} {tuple(tensor.shape)}"
             )
         plain.append(dense(tensor))
-        if backend.compiled_fingerprint is not None and on_host(tensor):
+        if backend.passes is not None and on_host(tensor):
             addresses[index] = address(plain[-1])
         else:
             rows = found.rows(layout.rows_of(index))
             _accumulate(plain[-1], spec, whole(spec.size), layout.block_bytes, rows)
-    if backend.compiled_fingerprint is not None:
+    if backend.passes is not None:
         dtypes, sizes, starts = _columns(layout)
-        backend.compiled_fingerprint.accumulate_stream(
+        backend.passes.add_tensors(
             addresses,
             dtypes,
             sizes,
@@ -162,11 +162,11 @@ def _accumulate(
 ) -> None:
     if not on_host(tensor):
         torch_fingerprint.accumulate(tensor, spec.dtype, stretch, block_bytes, into)
-    elif backend.compiled_fingerprint is None:
+    elif backend.passes is None:
         twin_fingerprint.accumulate(flat_bytes(tensor), spec.dtype, stretch, block_bytes, into)
     else:
-        backend.compiled_fingerprint.accumulate(
-            flat_bytes(tensor),
+        backend.passes.add_runs(
+            address(tensor),
             CODES[spec.dtype],
             stretch.starts,
             stretch.length,

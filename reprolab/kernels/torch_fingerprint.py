@@ -14,7 +14,7 @@ import numpy as np
 
 from reprolab.kernels.regions import WORD, Runs
 from reprolab.kernels.rows import COUNT, MAX, MIN, Fingerprint
-from reprolab.kernels.twin_fingerprint import GOLDEN, SKETCH_SALT
+from reprolab.kernels.twin_fingerprint import GOLDEN, SKETCH_SALT, WINDOW
 from reprolab.vocabulary import ITEMSIZE, LANES
 
 if TYPE_CHECKING:
@@ -114,10 +114,10 @@ def _add_numbers(elements: torch.Tensor, first: int, per_block: int, into: Finge
     row = position // per_block - first // per_block
     count = len(into)
 
-    group, column = position // LANES, position % LANES
-    hashes = _mix((group + 1) * _signed(int(GOLDEN)) + _signed(int(SKETCH_SALT)))
-    lane = column ^ ((hashes >> 60) & _ones(4))
-    signed = torch.where((hashes >> column) & 1 == 1, -valid, valid)
+    window, place = position // int(WINDOW), position % int(WINDOW)
+    mixed = _mix((window + 1) * _signed(int(GOLDEN)) + _signed(int(SKETCH_SALT)))
+    lane = (place ^ (mixed >> torch.where(place < LANES, 60, 56))) % LANES
+    signed = torch.where((mixed >> place) & 1 == 1, -valid, valid)
     sketch = torch.zeros(count * LANES, dtype=torch.float64, device=numbers.device)
     sketch.index_add_(0, row * LANES + lane, signed)
     into.sketch[...] += sketch.view(count, LANES).cpu().numpy()

@@ -13,7 +13,10 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2^64 divided by the golden ratio: what the word index is multiplied by."""
 
 SKETCH_SALT = np.uint64(0x243F6A8885A308D3)
-"""The first 64 binary digits of pi's fraction: what is mixed to place a group in the sketch."""
+"""The first 64 binary digits of pi's fraction: what is mixed to place a window in the sketch."""
+
+WINDOW = np.uint64(32)
+"""Elements whose lanes and signs in the sketch come from one mixed word."""
 
 
 def mix(word: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -87,10 +90,11 @@ def _add_numbers(elements: np.ndarray, first: int, into: Fingerprint, row: int) 
 
 def _sketch(numbers: np.ndarray, first: int) -> np.ndarray:
     position = np.arange(first, first + len(numbers), dtype=np.uint64)
-    group, column = position // np.uint64(LANES), position % np.uint64(LANES)
-    groups = np.arange(first // LANES, -(-(first + len(numbers)) // LANES), dtype=np.uint64)
-    hashes = mix(SKETCH_SALT, groups)[group - np.uint64(first // LANES)]
-    negative = (hashes >> column) & np.uint64(1)
-    lane = column ^ (hashes >> np.uint64(60))
+    window, place = position // WINDOW, position % WINDOW
+    windows = np.arange(window[0], window[-1] + np.uint64(1), dtype=np.uint64)
+    mixed = mix(np.full(len(windows), SKETCH_SALT), windows)[window - window[0]]
+    negative = mixed >> place & np.uint64(1)
+    shift = np.where(place < LANES, np.uint64(60), np.uint64(56))
+    lane = (place ^ mixed >> shift) % np.uint64(LANES)
     signed = np.where(negative == 1, -numbers, numbers)
     return np.bincount(lane.astype(np.intp), weights=signed, minlength=LANES)

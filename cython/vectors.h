@@ -1,0 +1,126 @@
+/* Vectors of whatever width the processor has, used so that results are the same on all of them:
+   a number's lane out of sixteen, and so every rounding, never depends on the width. */
+#ifndef REPROLAB_VECTORS_H
+#define REPROLAB_VECTORS_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+#if defined(__AVX512F__)
+#define WIDTH 64
+#elif defined(__AVX2__)
+#define WIDTH 32
+#else
+#define WIDTH 16
+#endif
+#define LANES 16
+#define STEP (WIDTH / 8)                 /* doubles in a vector */
+#define PARTS (LANES / STEP)             /* vectors of doubles in sixteen lanes */
+#define FLOAT_STEP (WIDTH / 4)           /* floats in a vector */
+#define FLOAT_PARTS (LANES / FLOAT_STEP) /* vectors of floats in sixteen lanes */
+
+typedef double vd __attribute__((vector_size(WIDTH)));
+typedef uint64_t vu __attribute__((vector_size(WIDTH)));
+typedef int64_t vi __attribute__((vector_size(WIDTH)));
+typedef float vs __attribute__((vector_size(WIDTH)));
+typedef uint32_t vu32 __attribute__((vector_size(WIDTH)));
+typedef int32_t vi32 __attribute__((vector_size(WIDTH)));
+typedef uint8_t vb __attribute__((vector_size(WIDTH)));
+typedef float vs_half __attribute__((vector_size(WIDTH / 2)));
+typedef uint32_t vu32_half __attribute__((vector_size(WIDTH / 2)));
+typedef uint16_t vu16_half __attribute__((vector_size(WIDTH / 2)));
+typedef uint16_t vu16_quarter __attribute__((vector_size(WIDTH / 4)));
+
+#define TOP (UINT64_C(1) << 63)
+#define TOP_32 (UINT32_C(1) << 31)
+
+INLINE vu load_u(const void *p) { vu v; memcpy(&v, p, sizeof v); return v; }
+INLINE vd load_d(const void *p) { vd v; memcpy(&v, p, sizeof v); return v; }
+INLINE vs load_s(const void *p) { vs v; memcpy(&v, p, sizeof v); return v; }
+INLINE void store(void *p, vu v) { memcpy(p, &v, sizeof v); }
+INLINE vu choose(vi mask, vu yes, vu no) { return (yes & (vu)mask) | (no & ~(vu)mask); }
+
+/* What C has no words for that compilers turn into good code: conversions, minimum and maximum of
+   lanes that are not NaN, products added with one rounding (only where products are exact, so that
+   it is the same as two), lanes negated by a mask of bits. */
+#if defined(__AVX512F__)
+INLINE vd from_floats(const void *p) { return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(p)); }
+INLINE vd from_halves(const void *p) {
+    return (vd)_mm512_cvtps_pd((__m256)_mm256_slli_epi32(
+        _mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
+}
+/* Sixteen bfloat16 as floats: element j becomes the upper half of lane j. */
+INLINE vs floats_from_halves(const void *p) {
+    const __m512i upper = _mm512_set_epi16(15, 0, 14, 0, 13, 0, 12, 0, 11, 0, 10, 0, 9, 0, 8, 0, 7,
+                                           0, 6, 0, 5, 0, 4, 0, 3, 0, 2, 0, 1, 0, 0, 0);
+    return (vs)_mm512_maskz_permutexvar_epi16(
+        0xaaaaaaaa, upper, _mm512_castsi256_si512(_mm256_loadu_si256(p)));
+}
+INLINE vd lesser(vd a, vd b) { return (vd)_mm512_min_pd((__m512d)a, (__m512d)b); }
+INLINE vd greater(vd a, vd b) { return (vd)_mm512_max_pd((__m512d)a, (__m512d)b); }
+INLINE vd add_product(vd c, vd a, vd b) {
+    return (vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+}
+INLINE vs add_product_s(vs c, vs a, vs b) {
+    return (vs)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+INLINE vd negate(vd x, uint64_t bits) {
+    return (vd)_mm512_mask_xor_pd((__m512d)x, (__mmask8)bits, (__m512d)x, _mm512_set1_pd(-0.0));
+}
+INLINE vs negate_s(vs x, uint64_t bits) {
+    return (vs)_mm512_mask_xor_ps((__m512)x, (__mmask16)bits, (__m512)x, _mm512_set1_ps(-0.0f));
+}
+#else
+INLINE vd from_floats(const void *p) {
+    vs_half x;
+    memcpy(&x, p, sizeof x);
+#if defined(__AVX2__)
+    return (vd)_mm256_cvtps_pd((__m128)x);
+#else
+    return __builtin_convertvector(x, vd);
+#endif
+}
+INLINE vd from_halves(const void *p) {
+    vu16_quarter x;
+    memcpy(&x, p, sizeof x);
+    vu32_half wide = __builtin_convertvector(x, vu32_half) << 16;
+    return from_floats(&wide);
+}
+INLINE vs floats_from_halves(const void *p) {
+    vu16_half x;
+    memcpy(&x, p, sizeof x);
+    return (vs)(__builtin_convertvector(x, vu32) << 16);
+}
+INLINE vd lesser(vd a, vd b) { return (vd)choose(a < b, (vu)a, (vu)b); }
+INLINE vd greater(vd a, vd b) { return (vd)choose(a > b, (vu)a, (vu)b); }
+#if defined(__FMA__)
+INLINE vd add_product(vd c, vd a, vd b) {
+    return (vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+}
+INLINE vs add_product_s(vs c, vs a, vs b) {
+    return (vs)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+#else
+INLINE vd add_product(vd c, vd a, vd b) { return c + a * b; }
+INLINE vs add_product_s(vs c, vs a, vs b) { return c + a * b; }
+#endif
+INLINE vd negate(vd x, uint64_t bits) {
+    uint64_t shift[STEP];
+    for (int lane = 0; lane < STEP; lane++) shift[lane] = 63 - lane;
+    return (vd)((vu)x ^ ((((vu){0} + bits) << load_u(shift)) & TOP));
+}
+INLINE vs negate_s(vs x, uint64_t bits) {
+    uint32_t shift[FLOAT_STEP];
+    for (int lane = 0; lane < FLOAT_STEP; lane++) shift[lane] = 31 - lane;
+    return (vs)((vu32)x ^ ((((vu32){0} + (uint32_t)bits) << (vu32)load_u(shift)) & TOP_32));
+}
+#endif
+
+#endif
