@@ -9,7 +9,6 @@ from math import prod
 from typing import Protocol
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from reprolab.errors import DamagedData
 from reprolab.formats.dtypes import numpy_dtype
@@ -196,7 +195,9 @@ def _gather(
     if memory is None:
         memory, start = elements.read(start, start + span), 0
     steps = [step * memory.itemsize for step in strides]
-    return as_strided(memory[start : start + span], shape, steps).copy(order="C")
+    # Over bytes, as not every dtype of ml_dtypes has a buffer; NumPy checks the bounds once more.
+    held = memory[start : start + span].view(np.uint8)
+    return np.ndarray(shape, memory.dtype, held.data, 0, steps).copy(order="C")
 
 
 def _is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

@@ -229,6 +229,7 @@ for _module in ("builtins", "__builtin__"):
     ALLOWED[_module, "set"] = Maker(_set)
     ALLOWED[_module, "frozenset"] = Maker(_set)
     ALLOWED[_module, "bytearray"] = Maker(lambda *args: args[0] if args else b"")
+    ALLOWED[_module, "bytes"] = Maker(lambda *args: args[0] if args else b"")
     ALLOWED[_module, "complex"] = Maker(
         lambda real, imaginary: f"{float(real)}{float(imaginary):+}j"
     )
