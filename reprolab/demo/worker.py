@@ -23,7 +23,9 @@ from reprolab.demo.text import windows
 def batches(settings: Settings, rank: int, world_size: int) -> Iterator[list[torch.Tensor]]:
     """Batches of this rank, epoch after epoch, without end."""
     data = TensorDataset(windows(settings.windows, settings.context + 1))
-    sampler = DistributedSampler(data, world_size, rank, seed=settings.seed, drop_last=True)
+    sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(
+        data, world_size, rank, seed=settings.seed, drop_last=True
+    )
     loader = DataLoader(data, settings.batch_size, sampler=sampler, drop_last=True)
     epoch = 0
     while True:
