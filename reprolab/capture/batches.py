@@ -12,7 +12,7 @@ import torch
 
 from reprolab.capture.streams import Stream, real, spec
 from reprolab.kernels import Fingerprint, fingerprint_stream
-from reprolab.vocabulary import Layout
+from reprolab.vocabulary import ITEMSIZE, Layout
 
 _MOST_SAMPLES = 1024
 _MOST_BYTES = 16 << 20
@@ -33,10 +33,9 @@ def flatten(batch: object, path: str = "") -> Iterator[tuple[str, torch.Tensor |
     """
     if isinstance(batch, torch.Tensor):
         if batch.layout == torch.strided and not batch.is_nested:
-            yield path, real(batch.detach())
+            yield from _known(path, real(batch.detach()))
     elif isinstance(batch, np.ndarray):
-        if batch.dtype.kind in "biuf":
-            yield path, batch
+        yield from _known(path, batch)
     elif isinstance(batch, bool | int | float | np.number):
         yield path, np.asarray(batch)
     elif isinstance(batch, str | bytes):
@@ -56,6 +55,11 @@ def flatten(batch: object, path: str = "") -> Iterator[tuple[str, torch.Tensor |
     elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):
         for entry in dataclasses.fields(batch):
             yield from flatten(getattr(batch, entry.name), _below(path, entry.name))
+
+
+def _known(path: str, leaf: Any) -> Iterator[tuple[str, Any]]:
+    if str(leaf.dtype).removeprefix("torch.") in ITEMSIZE:
+        yield path, leaf
 
 
 def _below(path: str, key: object) -> str:
@@ -141,7 +145,9 @@ class Batches:
             if isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu":
                 return []
             layout = self._sample_layout(leaf, samples)
-            digests = fingerprint_stream(list(leaf), layout).digest
+            # An ellipsis, because NumPy gives out single numbers that are no arrays otherwise.
+            rows = [leaf[place, ...] for place in range(samples)]
+            digests = fingerprint_stream(rows, layout).digest
             identity = identity * np.uint64(0x9E3779B97F4A7C15) + digests
         return [f"{number:016x}" for number in identity.tolist()]
 
@@ -150,7 +156,7 @@ class Batches:
         if key not in self._identities:
             if len(self._identities) > 64:
                 self._identities.clear()
-            one = spec("sample", leaf[0])
+            one = spec("sample", leaf[0, ...])
             # One block holds a sample whole, so that each has one digest.
             block_bytes = max(16, -(-one.nbytes // 16) * 16)
             self._identities[key] = Layout((one,) * samples, block_bytes)

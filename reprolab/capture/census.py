@@ -54,6 +54,7 @@ class Census:
     _buffers: tuple[tuple[dict[str, torch.Tensor | None], str], ...] = field(repr=False)
     _sizes: tuple[tuple[dict, int], ...] = field(repr=False)
     _members: tuple[tuple[dict, str, object], ...] = field(repr=False)
+    _kinds: tuple[tuple[torch.dtype, torch.Size], ...] = field(repr=False)
 
     @classmethod
     def of(cls, model: nn.Module) -> Census:
@@ -95,6 +96,7 @@ class Census:
             tuple(buffers),
             tuple(sizes),
             tuple(members),
+            tuple((parameter.dtype, parameter.shape) for parameter in parameters),
         )
 
     @property
@@ -104,8 +106,13 @@ class Census:
 
     def current(self) -> bool:
         """Whether the model still has the modules, parameters and buffer names counted here."""
-        return all(len(table) == size for table, size in self._sizes) and all(
-            table.get(name) is member for table, name, member in self._members
+        return (
+            all(len(table) == size for table, size in self._sizes)
+            and all(table.get(name) is member for table, name, member in self._members)
+            and all(
+                parameter.dtype == dtype and parameter.shape == shape
+                for parameter, (dtype, shape) in zip(self.parameters, self._kinds, strict=True)
+            )
         )
 
 

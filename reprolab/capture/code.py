@@ -53,6 +53,12 @@ def modules() -> dict[str, dict[str, str]]:
     return found
 
 
+def modules_sha256() -> str:
+    """One hash over all of :func:`modules`, to tell ranks with other code apart."""
+    hashes = [f"{name} {found['sha256']}\n" for name, found in modules().items()]
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
 def _installed() -> tuple[str, ...]:
     places = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
     places |= {*site.getsitepackages(), site.getusersitepackages()}

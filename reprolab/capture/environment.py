@@ -14,6 +14,7 @@ import psutil
 import torch
 import torch.distributed as dist
 
+from reprolab.capture.code import modules_sha256
 from reprolab.capture.redaction import redact_arguments, redact_text
 
 _VARIABLES = (
@@ -57,6 +58,7 @@ def environment() -> dict[str, Any]:
             "arguments": redact_arguments(sys.argv),
             "executable": os.path.basename(sys.executable),  # noqa: PTH119 - no machine's paths
             "host": socket.gethostname(),
+            "modules_sha256": modules_sha256(),
         },
     }
 

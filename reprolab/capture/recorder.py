@@ -114,7 +114,8 @@ class Recorder:
             mesh={"dp": rendezvous.world_size if rendezvous else 1},
             policy=self._policy,
             environment={**environment(), "training": self._training.machinery(census)},
-            code=code(),
+            # The store keeps rank 0's; every rank's modules are in its environment, as one hash.
+            code=code() if rendezvous is None or rendezvous.rank == 0 else {},
             parent=self._parent,
             timeout=self._policy.rank_timeout,
         )

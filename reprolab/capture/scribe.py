@@ -57,7 +57,7 @@ class Scribe:
         self._streams = {name: Stream(name, policy.block_bytes) for name in STREAMS}
         self._state = State(census, training)
         self._watch = Watch(census, training.optimizers, policy, self._spans, reducing=reducing)
-        self._facts: list[tuple[str, dict[str, Any]]] = []
+        self._noted: list[dict[str, Any]] = []
         self._own: tuple[int, Span] | None = None
         self._state_of: int | None = None
         self._missed_batch = False
@@ -77,7 +77,7 @@ class Scribe:
             self._spans.add("data", began)
         with self._spans.capturing():
             due = self._due and "batch" in self._wanted
-            self._facts.append(("batch", self._batches.read(batch, fingerprint=due)))
+            self._noted.append(self._batches.read(batch, fingerprint=due))
 
     def open_step(self) -> None:
         """Write the state the step starts from, and save it whole when that is due."""
@@ -115,6 +115,7 @@ class Scribe:
         if reason == "finished" and self._state_of != self.step:
             self._write_state()
         self._write_own()
+        self._write_noted()
         self._writer.fact("end", self.step, reason=reason)
         self._writer.close()
 
@@ -142,15 +143,18 @@ class Scribe:
         for name, layout, found in streams:
             self._put(name, layout, found)
 
+    def _write_noted(self) -> None:
+        for fields in self._noted:
+            self._writer.fact("batch", self.step, **fields)
+        self._noted.clear()
+        for span in self._spans.take():
+            self._write_span(self.step, span)
+
     def _write_facts(self, values: Mapping[str, float]) -> None:
         fact, step = self._writer.fact, self.step
-        for kind, fields in self._facts:
-            fact(kind, step, **fields)
-        self._facts.clear()
+        self._write_noted()
         for text in self._watch.take_notes():
             fact("note", step, text=text)
-        for span in self._spans.take():
-            fact("span", step, name=span.name, start=span.start, duration=span.duration)
         for name, value in values.items():
             fact("metric", step, name=name, value=value)
         sample = self._resources.sample()
@@ -166,11 +170,11 @@ class Scribe:
     def _write_own(self) -> None:
         # What a step cost is known only when it is written, so this comes with the next one.
         if self._own is not None:
-            step, span = self._own
-            self._writer.fact(
-                "span", step, name=span.name, start=span.start, duration=span.duration
-            )
+            self._write_span(*self._own)
             self._own = None
+
+    def _write_span(self, step: int, span: Span) -> None:
+        self._writer.fact("span", step, name=span.name, start=span.start, duration=span.duration)
 
     def _put(self, stream: str, layout: Layout, found: Fingerprint) -> None:
         if layout.rows:

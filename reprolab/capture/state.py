@@ -35,10 +35,6 @@ class State:
     def follow(self, census: Census) -> None:
         """Use another census, after the model changed."""
         self._census = census
-        self._params = [
-            (name, real(parameter))
-            for name, parameter in zip(census.names, census.parameters, strict=True)
-        ]
 
     @property
     def readers(self) -> dict[str, Callable[[], Named]]:
@@ -51,7 +47,8 @@ class State:
         }
 
     def _parameters(self) -> list[tuple[str, torch.Tensor]]:
-        return self._params
+        pairs = zip(self._census.names, self._census.parameters, strict=True)
+        return [(name, real(parameter)) for name, parameter in pairs]
 
     def _buffers(self) -> list[tuple[str, torch.Tensor]]:
         pairs = zip(self._census.buffer_names, self._census.buffers, strict=True)

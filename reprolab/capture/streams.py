@@ -17,7 +17,7 @@ Named = Sequence[tuple[str, torch.Tensor]]
 
 def real(tensor: torch.Tensor) -> torch.Tensor:
     """A complex tensor as pairs of real numbers (a view); any other as it is."""
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    return torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor
 
 
 def spec(name: str, tensor: torch.Tensor, dtype: torch.dtype | None = None) -> TensorSpec:

@@ -88,9 +88,8 @@ class Watch:
         old = set(self.census.names)
         census = Census.of(self.census.model)
         new = set(census.names)
-        self._notes.append(
-            f"the model changed: {_listed(new - old)} added, {_listed(old - new)} removed"
-        )
+        changes = f"{_listed(new - old)} added, {_listed(old - new)} removed"
+        self._notes.append(f"the model changed: {changes}" if old != new else "the model changed")
         self.remove()
         self._attach(census)
         return census

@@ -29,6 +29,7 @@ class Example:
         ({"ids": [1, 2, 3], "object": object(), "none": None}, ["ids"]),
         ([], []),
         (np.array(["a", "b"]), []),
+        ({"long": np.zeros(2, np.longdouble), "x": np.zeros(2)}, ["x"]),
     ],
 )
 def test_paths(batch, paths):
@@ -77,6 +78,11 @@ def test_odd_sizes_of_samples(dtype):
     rows = np.arange(5 * 13).reshape(5, 13).astype(dtype)
     ids = Batches(1 << 20).read(rows)["ids"]
     assert ids == [Batches(1 << 20).read(rows[i : i + 1].copy())["ids"][0] for i in range(5)]
+
+
+def test_labels_alone_in_numpy():
+    ids = Batches(1 << 20).read({"label": np.array([3, 1, 3])})["ids"]
+    assert ids[0] == ids[2] != ids[1]
 
 
 def test_batches_that_are_read_while_shapes_change():

@@ -67,6 +67,7 @@ def test_an_exception_of_the_training_passes_unchanged(small):
     def training():
         with small.record() as rec:
             small.train(rec, 2)
+            rec.batch(torch.zeros(3))
             raise error
 
     with pytest.raises(ValueError, match="the user's own") as caught:
@@ -75,7 +76,10 @@ def test_an_exception_of_the_training_passes_unchanged(small):
     assert not hasattr(error, "__notes__")
     (reason,) = ends(small.opened())
     assert reason.startswith("ValueError at test_recorder.py:")
-    assert list(small.opened().fingerprints(0).steps("grads")) == [0, 1]
+    run = small.opened()
+    assert list(run.fingerprints(0).steps("grads")) == [0, 1]
+    batches = [fact["step"] for fact in run.facts(0) if fact["kind"] == "batch"]
+    assert batches == [0, 1, 2]  # The batch of the step that failed is told as well.
 
 
 def test_an_ended_training_says_so(small):
@@ -209,6 +213,22 @@ def test_a_model_that_grows_is_followed(small):
         == 4
     )
     assert notes(run) == ["the model changed: 4.bias, 4.weight added, nothing removed"]
+
+
+def test_a_model_that_changes_its_dtype_is_followed(small):
+    with small.record() as rec:
+        small.train(rec)
+        rec.batch(torch.zeros(1))
+        small.model.double()
+        rec.step()
+        small.model(torch.randn(3, 4, dtype=torch.float64)).sum().backward()
+        rec.batch(torch.zeros(1))
+        rec.step()
+    reader = small.opened().fingerprints(0)
+    for stream in ("params", "grads"):
+        dtypes = [reader.layout(stream, step).tensors[0].dtype for step in range(3)]
+        assert dtypes == ["float32", "float32", "float64"], stream
+    assert "the model changed" in notes(small.opened())
 
 
 def test_a_parameter_that_thaws_gets_a_gradient(small):
