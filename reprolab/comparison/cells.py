@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from reprolab.comparison.distances import Apart, apart, by_blocks
+from reprolab.comparison.recordings import stacked
 from reprolab.comparison.tracks import Segment, Track
 from reprolab.kernels import Distance, Fingerprint, estimate
 from reprolab.vocabulary import Layout
 
 _CELLS = 1 << 16
-"""Rows of roll-ups held at once, about 25 MB a side."""
+"""Rows of blocks held at once, about 13 MB a side."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +71,7 @@ def cells(tracks: Sequence[Track]) -> Iterator[Cells]:
         )
     for group in groups.values():
         track, segment = group[0][:2]
-        batch = max(1, _CELLS // max(1, len(segment.match.tensors)))
+        batch = max(1, _CELLS // max(1, segment.layouts[0].rows))
         for start in range(0, len(group), batch):
             part = group[start : start + batch]
             yield from _measured(
@@ -105,18 +106,26 @@ def _by_blocks(
     a, b = segment.layouts
     if a.block_bytes != b.block_bytes:
         return whole, found
+    cells, tensors, ours, theirs = [], [], [], []
     for cell, step in enumerate(steps):
         many = np.flatnonzero(differs[cell] & (blocks > 1))
         if not len(many):
             continue
         two = [side.blocks(track.stream, step) for side in (track.a, track.b)]
-        if two[0] is None or two[1] is None:
-            continue
-        ours = _picked(two[0], a, segment.match.in_a, many)
-        theirs = _picked(two[1], b, segment.match.in_b, many)
-        starts = np.cumsum(blocks[many]) - blocks[many]
-        whole, found[cell, many] = by_blocks(whole, cell * width + many, starts, ours, theirs)
-    return whole, found
+        if two[0] is not None and two[1] is not None:
+            cells.append(np.full(len(many), cell))
+            tensors.append(many)
+            ours.append(_picked(two[0], a, segment.match.in_a, many))
+            theirs.append(_picked(two[1], b, segment.match.in_b, many))
+    if not cells:
+        return whole, found
+    row, tensor = np.concatenate(cells), np.concatenate(tensors)
+    starts = np.cumsum(blocks[tensor]) - blocks[tensor]
+    measured, amounts = by_blocks(
+        whole, row * width + tensor, starts, stacked(ours), stacked(theirs)
+    )
+    found[row, tensor] = amounts
+    return measured, found
 
 
 def _blocks(segment: Segment) -> tuple[np.ndarray, np.ndarray]:
@@ -134,7 +143,9 @@ def _picked(
     """Block rows of some matched tensors."""
     places = tensors if isinstance(rows, slice) else rows[tensors]
     starts = np.asarray(layout.starts)
-    index = np.concatenate([np.arange(starts[at], starts[at + 1]) for at in places.tolist()])
+    lengths = starts[places + 1] - starts[places]
+    before = np.cumsum(lengths) - lengths
+    index = np.repeat(starts[places] - before, lengths) + np.arange(lengths.sum())
     return Fingerprint(blocks.digest[index], blocks.moments[index], blocks.sketch[index])
 
 

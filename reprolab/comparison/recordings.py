@@ -108,7 +108,7 @@ class Recording:
             if part is not None:
                 parts.append(part)
                 read.append(step)
-        return _stacked(parts), read
+        return stacked(parts), read
 
     def tensor_digests(self, stream: str, step: int) -> np.ndarray | None:
         """Digests of whole tensors, uint64 [tensors]; None where they cannot be read."""
@@ -137,7 +137,8 @@ class Recording:
             return None
 
 
-def _stacked(parts: Sequence[Fingerprint]) -> Fingerprint:
+def stacked(parts: Sequence[Fingerprint]) -> Fingerprint:
+    """Rows of fingerprints one after the other."""
     if not parts:
         return Fingerprint.zeros(0)
     return Fingerprint(

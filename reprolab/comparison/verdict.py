@@ -38,7 +38,7 @@ def _same(found: Outcome) -> Iterator[str]:
         )
     if found.metrics.height:
         yield _metrics(found)
-    yield from _settings(found, "although")
+    yield from _settings(found)
     yield from _open(found)
 
 
@@ -48,7 +48,7 @@ def _different(found: Outcome) -> Iterator[str]:
         yield _layouts(found)
     if found.first is None:
         yield f"everything else is identical, bit for bit: {_extent(found)}"
-        yield from _settings(found, "")
+        yield from _settings(found)
         yield from _open(found)
         return
     first = found.first
@@ -67,7 +67,7 @@ def _different(found: Outcome) -> Iterator[str]:
     yield _origin(found)
     yield from _also(found)
     yield from _afterwards(found)
-    yield from _settings(found, "")
+    yield from _settings(found)
     yield from _open(found)
 
 
@@ -261,24 +261,24 @@ def _apart(stream: str, distance: float, error: float, relative: float) -> str:
     return f"{words} are {far} (relative {phrasing.rough(relative)})"
 
 
-def _settings(found: Outcome, although: str) -> Iterator[str]:
-    for name, frame in (
-        ("configuration", found.configuration),
-        ("environment", found.environment.filter(~found.environment["incidental"])),
-    ):
-        if frame.height:
-            shown = phrasing.listed(
-                (f"{key}: {_short(a)} against {_short(b)}" for key, a, b in _triples(frame)),
-                _KEYS_SHOWN,
-            )
-            yield f"{although} the {name} differs ({shown})".strip()
-    if found.first is not None and not found.configuration.height and found.reference is None:
-        real = found.environment.filter(~found.environment["incidental"]).height
-        yield f"the configurations {'are' if real else 'and environments are'} the same"
+def _settings(found: Outcome) -> Iterator[str]:
+    environment = found.environment.filter(~pl.col("incidental"))
+    differing = [
+        f"the {name} differs ({_keys(frame)})"
+        for name, frame in (("configuration", found.configuration), ("environment", environment))
+        if frame.height
+    ]
+    if differing:
+        yield (", and " if len(differing) > 1 else "").join(differing)
+    elif found.first is not None and found.reference is None:
+        yield "their configurations and environments are the same"
 
 
-def _triples(frame: pl.DataFrame) -> list[tuple[str, str | None, str | None]]:
-    return frame.select("key", "a", "b").rows()
+def _keys(frame: pl.DataFrame) -> str:
+    rows = frame.select("key", "a", "b").rows()
+    return phrasing.listed(
+        (f"{key}: {_short(a)} against {_short(b)}" for key, a, b in rows), _KEYS_SHOWN
+    )
 
 
 def _short(value: str | None) -> str:

@@ -86,7 +86,6 @@ class Training:
     extra: tuple = ()
     change: Callable | None = None
     lie: Callable | None = None
-    record: Callable = lambda step, stream, rank: True  # noqa: E731
     close: bool = True
     metrics: Callable | None = None
 
@@ -156,6 +155,7 @@ class Training:
             for writer in writers:
                 writer.flush()
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _step(self, step, writers, states, draws):
         local = []
         for rank, writer in enumerate(writers):
@@ -166,7 +166,9 @@ class Training:
                 for name, width in (("x", self.width), ("y", 1))
             }
             self._put(writer, step, "batch", batch)
-            writer.fact("batch", step, index=0, ids=[f"{rank}-{step}-{i}" for i in range(4)], sizes={})
+            writer.fact(
+                "batch", step, index=0, ids=[f"{rank}-{step}-{i}" for i in range(4)], sizes={}
+            )
             losses = []
             for index in range(self.micro):
                 loss, part = _gradients(held, batch[f"{index}/x"], batch[f"{index}/y"])
@@ -204,8 +206,6 @@ class Training:
             self.change(step, stream, writer.rank, tensors)
         if stream not in self.streams or step % self.every:
             return
-        if not self.record(step, stream, writer.rank):
-            return
         shown = {self.rename.get(name, name): value for name, value in tensors.items()}
         if self.lie:
             shown = {name: np.array(value) for name, value in shown.items()}
@@ -215,7 +215,9 @@ class Training:
 
     def _save(self, writer, step, state):
         tensors = {
-            stream: [(_spec(name, value), np.ascontiguousarray(value)) for name, value in held.items()]
+            stream: [
+                (_spec(name, value), np.ascontiguousarray(value)) for name, value in held.items()
+            ]
             for stream, held in state.items()
         }
         writer.checkpoint(step, tensors)
@@ -227,9 +229,8 @@ def _spec(name, value):
 
 def _state(generator):
     state = generator.bit_generator.state["state"]
-    return np.frombuffer(
-        state["state"].to_bytes(16, "little") + state["inc"].to_bytes(16, "little"), np.uint8
-    )
+    data = state["state"].to_bytes(16, "little") + state["inc"].to_bytes(16, "little")
+    return np.frombuffer(data, np.uint8).copy()
 
 
 def _gradients(params, x, y):
@@ -244,16 +245,43 @@ def _gradients(params, x, y):
     }
 
 
-@pytest.fixture
-def lab(tmp_path):
-    return tmp_path / "lab"
+@pytest.fixture(scope="session")
+def training():
+    """The class :class:`Training`."""
+    return Training
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """A new folder at each call, for tests that run many times."""
+    return lambda: tmp_path_factory.mktemp("lab")
+
+
+@pytest.fixture(scope="session")
+def sound(folder):
+    """A run in which nothing is wrong: six steps on two ranks, checkpoints at 0, 3, 6."""
+    return Training(checkpoint_every=3).write(folder(), "sound")
 
 
 @pytest.fixture
-def train(lab):
+def train(tmp_path):
     """Train and record one run with the settings of :class:`Training`."""
 
     def trained(name, **settings):
-        return Training(**settings).write(lab, name)
+        return Training(**settings).write(tmp_path, name)
 
     return trained
+
+
+@pytest.fixture(scope="session")
+def at():
+    """A change that acts at one step and stream, on one rank or several."""
+
+    def placed(step, stream, ranks, act):
+        def change(now, where, rank, tensors):
+            if (now, where) == (step, stream) and rank in ranks:
+                act(tensors)
+
+        return change
+
+    return placed
