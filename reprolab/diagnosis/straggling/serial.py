@@ -61,7 +61,11 @@ def serial_operations(
             pl.col("role", "dp", "stage").first(),
             pl.col("from").min(),
             pl.col("net").sum(),
-            pl.col("tokens", "bytes").sum(),
+            # Polars' sum of nothing is 0; unknown work has to stay unknown.
+            *(
+                pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum()).alias(name)
+                for name in ("tokens", "bytes")
+            ),
         )
     )
     # A node exists at every step, and lasts no time where the rank did no such work.

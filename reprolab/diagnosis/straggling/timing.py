@@ -24,6 +24,8 @@ class Timing:
     own: np.ndarray
     """float64 [nodes, steps]: without waiting for others. Of a communication, the time from its
     last member's start to this member's end; of other operations, the duration."""
+    tokens: np.ndarray | None
+    """float64 [nodes, steps]: how much work each was, NaN where unknown; None where nowhere known."""
     notes: tuple[str, ...]
     """Which steps were left out, and why."""
 
@@ -53,7 +55,9 @@ def time(graph: Graph, operations: pl.DataFrame, *, synchronised: bool) -> Timin
     """
     key = ["rank", "operation", "sequence"]
     index = graph.nodes.select(*key, pl.int_range(pl.len(), dtype=pl.Int32).alias("node"))
-    placed = operations.select("step", *key, "start", "duration").join(index, on=key, how="left")
+    placed = operations.select("step", *key, "start", "duration", "tokens").join(
+        index, on=key, how="left"
+    )
     whole = (
         placed.group_by("step")
         .agg(
@@ -79,6 +83,10 @@ def time(graph: Graph, operations: pl.DataFrame, *, synchronised: bool) -> Timin
     start, duration = np.empty((2, count, len(steps)))
     start[node, lane] = placed["start"].to_numpy()
     duration[node, lane] = placed["duration"].to_numpy()
+    tokens = None
+    if placed["tokens"].null_count() < len(placed):
+        tokens = np.full(start.shape, np.nan)
+        tokens[node, lane] = placed["tokens"].cast(pl.Float64).to_numpy()
     start -= start.min(axis=0)
     notes: tuple[str, ...] = ()
     if len(odd):
@@ -88,7 +96,7 @@ def time(graph: Graph, operations: pl.DataFrame, *, synchronised: bool) -> Timin
             f"out: {listed}{', ...' if len(odd) > 5 else ''}",
         )
     own = own_time(graph, start, duration, synchronised=synchronised)
-    return Timing(steps, start, duration, own, notes)
+    return Timing(steps, start, duration, own, tokens, notes)
 
 
 def own_time(
