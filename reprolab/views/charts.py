@@ -76,10 +76,10 @@ def loss_chart(losses: pl.DataFrame, names: Sequence[str], first: int | None) ->
             x=_steps(means["step"]),
             y=alt.Y("loss:Q", scale=alt.Scale(zero=False), axis=_axis("loss")),
             color=alt.Color(
-                "run:N", scale=alt.Scale(domain=present, range=list(SIDES)), legend=_legend(2)
+                "run:N", scale=alt.Scale(domain=present, range=list(SIDES)), legend=_legend()
             ),
             strokeDash=alt.StrokeDash(
-                "run:N", scale=alt.Scale(domain=present, range=[[1, 0], [5, 3]]), legend=_legend(2)
+                "run:N", scale=alt.Scale(domain=present, range=[[1, 0], [5, 3]]), legend=_legend()
             ),
             tooltip=["run:N", "step:Q", alt.Tooltip("loss:Q", format=".6g")],
         )
@@ -154,7 +154,7 @@ def _lines(base: alt.Chart, streams: list[str], distances: list[float]) -> alt.C
             scale=scale,
             axis=_axis("relative distance", format="~e", values=_decades(low, high)),
         ),
-        color=alt.Color("stream:N", scale=hues, legend=_legend(4)),
+        color=alt.Color("stream:N", scale=hues, legend=_legend()),
         opacity=alt.condition(emphasis, alt.value(1.0), alt.value(0.45)),
         strokeWidth=alt.condition(emphasis, alt.value(2.2), alt.value(1.1)),
         tooltip=["stream:N", "step:Q", alt.Tooltip("relative:Q", format=".3~e")],
@@ -194,12 +194,10 @@ def _with_cursor(layers: Sequence[alt.Chart | alt.LayerChart], first: int | None
     cursor = alt.Chart(alt.Data(values=[{}])).mark_rule(strokeWidth=1.4)
     marks = [cursor.encode(x=alt.XDatum(alt.ExprRef("step"), type="quantitative"))]
     if first is not None:
-        marks.insert(
-            0,
-            alt.Chart(alt.Data(values=[{"step": first}]))
-            .mark_rule(style="first", strokeWidth=1.5, strokeDash=[2, 2])
-            .encode(x="step:Q"),
-        )
+        place = alt.Chart(alt.Data(values=[{"step": first}])).encode(x="step:Q")
+        marks.insert(0, place.mark_rule(style="first", strokeWidth=1.5, strokeDash=[2, 2]))
+        flag = place.mark_point(style="flag", shape="triangle-down", size=70, filled=True)
+        marks.append(flag.encode(y=alt.value(3), opacity=alt.value(1)))
     chart = (
         alt.layer(*layers, *marks)
         .add_params(alt.param(name="step", value=0), alt.param(name="stream", value=""))
@@ -224,10 +222,8 @@ def _axis(title: str, **more: Any) -> alt.Axis:
     return alt.Axis(title=title, tickCount=4, titlePadding=6, minExtent=34, **more)
 
 
-def _legend(columns: int) -> alt.Legend:
-    return alt.Legend(
-        title=None, orient="top", columns=columns, offset=2, symbolSize=60, columnPadding=10
-    )
+def _legend() -> alt.Legend:
+    return alt.Legend(title=None, orient="top", offset=2, symbolSize=60, columnPadding=10)
 
 
 def _decades(low: int, high: int) -> list[float]:

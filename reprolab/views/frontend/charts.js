@@ -43,7 +43,7 @@ export function chart(model, name, label, signal) {
       drawn?.finalize();
       const width = host.clientWidth;
       drawn = await embed(host, { ...spec, width }, {
-        actions: false, renderer: "canvas", ast: true, config: theme(host), mode: "vega-lite",
+        actions: false, defaultStyle: false, renderer: "canvas", ast: true, config: theme(host, width), mode: "vega-lite",
       });
       drawn.width = width;
       drawn.view.addEventListener("click", (event) => jump(event));
@@ -68,10 +68,7 @@ export function chart(model, name, label, signal) {
 
   function resize() {
     if (!drawn) draw();
-    else if (host.clientWidth && host.clientWidth !== drawn.width) {
-      drawn.width = host.clientWidth;
-      drawn.view.width(drawn.width).runAsync();
-    }
+    else if (host.clientWidth && host.clientWidth !== drawn.width) draw();
   }
 
   listen(model, ["_charts"], signal, draw);
@@ -86,7 +83,7 @@ export function chart(model, name, label, signal) {
   return node;
 }
 
-function theme(host) {
+function theme(host, width) {
   const style = getComputedStyle(host);
   const token = (name) => style.getPropertyValue(name).trim();
   const text = { labelColor: token("--rl-muted"), titleColor: token("--rl-fg") };
@@ -99,8 +96,10 @@ function theme(host) {
       ...text, ...lettering, gridColor: token("--rl-line"), domainColor: token("--rl-muted"),
       tickColor: token("--rl-muted"), gridOpacity: isDark(host) ? 0.5 : 0.8,
     },
-    legend: { ...text, ...lettering, symbolStrokeWidth: 2 },
-    style: { first: { stroke: token("--rl-accent") } },
+    legend: {
+      ...text, ...lettering, symbolStrokeWidth: 2, columns: Math.max(1, Math.floor((width - 50) / 88)),
+    },
+    style: { first: { stroke: token("--rl-accent") }, flag: { color: token("--rl-accent") } },
     rule: { color: token("--rl-fg") },
     text: { color: token("--rl-muted") },
   };

@@ -39,7 +39,7 @@ export function heatmap(model, signal) {
     const [rows, columns] = [heat.tensors.length, heat.steps.length];
     const width = Math.max(node.clientWidth, 120);
     const pen = base.getContext("2d");
-    pen.font = font;
+    pen.font = `bold ${font}`;
     const shown = heat.tensors.map(visible);
     const longest = shown.reduce((far, name) => Math.max(far, pen.measureText(name).width), 0);
     const gutter = Math.ceil(Math.min(longest + MARKER + 10, width * 0.36, 230));
