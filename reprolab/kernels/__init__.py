@@ -12,7 +12,7 @@
 
 from reprolab.kernels.backend import COMPILED
 from reprolab.kernels.difference import ULP_CLASSES, Difference, difference
-from reprolab.kernels.distance import Distance, estimate
+from reprolab.kernels.distance import Distance, estimate, narrow_rows
 from reprolab.kernels.fingerprint import fingerprint, fingerprint_stream
 from reprolab.kernels.merge import merge
 from reprolab.kernels.rows import Border, Fingerprint
@@ -29,4 +29,5 @@ __all__ = [
     "fingerprint",
     "fingerprint_stream",
     "merge",
+    "narrow_rows",
 ]

@@ -11,6 +11,7 @@ from reprolab.kernels import backend
 from reprolab.kernels.tensors import CODES, dense, dtype_name, flat_bytes, is_torch
 from reprolab.kernels.twin_difference import CLASSES, Tally
 from reprolab.kernels.twin_difference import tally as twin_tally
+from reprolab.vocabulary import ITEMSIZE
 
 ULP_CLASSES = (
     "0",
@@ -110,10 +111,10 @@ def difference(a: Any, b: Any, *, atol: float = 0.0, rtol: float = 0.0) -> Diffe
         )
     if not (atol >= 0 and rtol >= 0):
         raise ValueError(f"atol and rtol must not be negative; got {atol}, {rtol}")
-    sides = [dense(side.cpu() if is_torch(side) else side) for side in (a, b)]
-    found = _tally(*map(flat_bytes, sides), dtype, atol, rtol)
+    a, b = (flat_bytes(dense(side.cpu() if is_torch(side) else side)) for side in (a, b))
+    found = _tally(a, b, dtype, atol, rtol)
     return Difference(
-        count=int(np.prod(a.shape, dtype=np.int64)),
+        count=len(a) // ITEMSIZE[dtype],
         differing=found.differing,
         beyond=found.beyond,
         first=None if found.first < 0 else found.first,
@@ -131,5 +132,6 @@ def _tally(a: np.ndarray, b: np.ndarray, dtype: str, atol: float, rtol: float) -
     if backend.passes is None:
         return twin_tally(a, b, dtype, atol, rtol)
     histogram = np.zeros(CLASSES, np.int64)
-    fields = backend.passes.tally(a, b, CODES[dtype], atol, rtol, histogram)
-    return Tally(*fields, histogram)
+    found = Tally(*backend.passes.tally(a, b, CODES[dtype], atol, rtol, histogram))
+    found.histogram = histogram
+    return found

@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from reprolab.kernels.regions import WORD, overlap, unite
-from reprolab.kernels.rows import Fingerprint, combine
+from reprolab.kernels.rows import COUNT, Fingerprint, combine
 from reprolab.kernels.twin_fingerprint import mix
 
 
@@ -34,11 +34,12 @@ def merge(parts: Sequence[Fingerprint]) -> Fingerprint:
     """
     if not parts:
         raise ValueError("merge needs at least one part; got none")
-    borders = [part.border for part in parts if part.border is not None]
-    if len(borders) < len(parts):
-        if len(parts) > 1:
+    whole = [part for part in parts if part.border is None]
+    if whole:
+        if sum(part.moments[:, COUNT].any() for part in parts) > 1:
             raise ValueError("a part already covers the whole tensor; count each replica once")
-        return parts[0]
+        return whole[0]
+    borders = [part.border for part in parts if part.border is not None]
     first = borders[0]
     kinds = {(border.shape, border.dtype, border.block_bytes) for border in borders}
     if len(kinds) > 1:
@@ -56,9 +57,9 @@ def merge(parts: Sequence[Fingerprint]) -> Fingerprint:
     united = replace(first, index=index, mask=mask, word=word, regions=regions)
     return settle(
         Fingerprint(
-            np.sum([part.digest for part in parts], axis=0, dtype=np.uint64),
+            np.stack([part.digest for part in parts]).sum(axis=0, dtype=np.uint64),
             combine(np.stack([part.moments for part in parts])),
-            np.sum([part.sketch for part in parts], axis=0),
+            np.stack([part.sketch for part in parts]).sum(axis=0),
             united,
         )
     )

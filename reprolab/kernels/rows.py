@@ -57,7 +57,8 @@ class Fingerprint:
         found = (self.digest.shape, self.moments.shape, self.sketch.shape)
         if found != ((rows,), (rows, len(MOMENTS)), (rows, LANES)):
             raise ValueError(
-                f"expected digest [n], moments [n, {len(MOMENTS)}] and sketch [n, {LANES}]; got {found}"
+                f"expected digest [n], moments [n, {len(MOMENTS)}] and sketch [n, {LANES}]; "
+                f"got {found}"
             )
 
     def __len__(self) -> int:

@@ -6,7 +6,6 @@ torch is never imported here: a tensor of torch can only arrive where torch is l
 from __future__ import annotations
 
 import sys
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,16 +33,23 @@ def dtype_name(tensor: Any) -> str:
     ------
     UnsupportedDtype
         Where the kernels know no such dtype.
+    TypeError
+        Where `tensor` is neither.
     """
-    name = _name(tensor.dtype)
+    try:
+        return _names[tensor.dtype]
+    except (AttributeError, KeyError):
+        pass
+    if not (is_torch(tensor) or isinstance(tensor, np.ndarray | np.generic)):
+        raise TypeError(f"expected a NumPy array or a torch tensor; got {type(tensor).__name__}")
+    name = tensor.dtype.name if not is_torch(tensor) else str(tensor.dtype).removeprefix("torch.")
     if name not in ITEMSIZE:
         raise UnsupportedDtype(f"dtype must be one of {', '.join(DTYPES)}; got {name}")
+    _names[tensor.dtype] = name
     return name
 
 
-@cache
-def _name(dtype: Any) -> str:
-    return dtype.name if isinstance(dtype, np.dtype) else str(dtype).removeprefix("torch.")
+_names: dict[Any, str] = {}
 
 
 def on_host(tensor: Any) -> bool:
@@ -60,29 +66,28 @@ def dense(tensor: Any) -> Any:
         For anything that is not a dense tensor with data of its own.
     """
     if not is_torch(tensor):
-        if not isinstance(tensor, np.ndarray):
-            raise TypeError(
-                f"expected a NumPy array or a torch tensor; got {type(tensor).__name__}"
-            )
         if tensor.dtype.byteorder == ">":
             tensor = tensor.astype(tensor.dtype.newbyteorder("<"))
         return np.asarray(tensor, order="C")
-    if str(tensor.layout) != "torch.strided" or tensor.device.type == "meta":
+    torch = sys.modules["torch"]
+    if tensor.layout is not torch.strided or tensor.device.type == "meta":
         raise TypeError(
-            f"expected a dense tensor with data; got layout {tensor.layout} on device {tensor.device}"
+            "expected a dense tensor with data; "
+            f"got layout {tensor.layout} on device {tensor.device}"
         )
-    plain = tensor.detach().resolve_neg().contiguous()
-    if plain.numel() and not plain.data_ptr():
+    if not tensor.is_contiguous() or tensor.is_neg():
+        tensor = tensor.detach().resolve_neg().contiguous()
+    if not tensor.data_ptr() and tensor.numel():
         raise TypeError(
             f"a {type(tensor).__name__} has no memory of its own; pass its local tensor and region"
         )
-    return plain
+    return tensor
 
 
 def flat_bytes(tensor: Any) -> np.ndarray:
     """Bytes of a dense tensor on the host, uint8 [nbytes]; no copy."""
     if is_torch(tensor):
-        return tensor.reshape(-1).view(sys.modules["torch"].uint8).numpy()
+        return tensor.detach().reshape(-1).view(sys.modules["torch"].uint8).numpy()
     return tensor.reshape(-1).view(np.uint8)
 
 
