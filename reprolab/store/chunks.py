@@ -29,20 +29,29 @@ class WriteRequest:
     size: int = 0
     """Bytes of a full chunk; no matter for a text."""
 
-    def write(self) -> None:
-        """Write it durably."""
+    def write(self, sync: bool) -> None:
+        """Write it, durably or not."""
         if isinstance(self.data, bytes):
-            write_file(self.path, self.data)
+            write_file(self.path, self.data, sync=sync)
         else:
-            write_chunk(self.path, self.data, self.size)
+            write_chunk(self.path, self.data, self.size, sync=sync)
 
 
-def write_requests(requests: Sequence[WriteRequest]) -> None:
-    """Write many files durably; one thread's data are on their way while another waits."""
+def write_requests(requests: Sequence[WriteRequest], *, sync: bool = True) -> None:
+    """Write many files; one thread's bytes are on their way while another waits for the disk.
+
+    Parameters
+    ----------
+    requests : sequence of WriteRequest
+        Their folders are there.
+    sync : bool
+        Whether to return only when files and names are durable.
+    """
     with ThreadPoolExecutor(_THREADS) as threads:
-        for _ in threads.map(WriteRequest.write, requests):
+        for _ in threads.map(WriteRequest.write, requests, repeat(sync)):
             pass
-    sync_all({request.path.parent for request in requests})
+    if sync:
+        sync_all({request.path.parent for request in requests})
 
 
 def write_chunk(path: Path, data: np.ndarray, size: int, *, sync: bool = True) -> None:
