@@ -109,8 +109,7 @@ def open_folder(folder: Folder, path: str) -> CheckpointFile:
     those that ranks wrote with the place of each shard in their headers.
     """
     names = safetensors_in(folder)
-    if len(names) > 1:
-        _check_numbers(names, folder.label)
+    _check_numbers(names, folder.label)
     sources = [folder.open(name) for name in names]
     pieces: dict[str, list[tuple[tuple[int, ...], StoredTensor]]] = {}
     unsupported: dict[str, str] = {}
@@ -146,7 +145,7 @@ def open_folder(folder: Folder, path: str) -> CheckpointFile:
 
 def _check_numbers(names: list[str], label: str) -> None:
     numbered = [_NUMBERED.fullmatch(name) for name in names]
-    if not all(numbered):
+    if len(names) > 1 and not all(numbered):
         raise UnsupportedFormat(
             f"the folder holds several safetensors files and no index; open one of them: "
             f"{', '.join(names)}",
