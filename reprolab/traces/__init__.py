@@ -4,6 +4,7 @@
 - *trace*: the operations of a job's ranks, and what was left out while reading (:class:`Trace`).
 """
 
+from reprolab.traces.door import open_trace
 from reprolab.traces.trace import Trace
 
-__all__ = ["Trace"]
+__all__ = ["Trace", "open_trace"]

@@ -2,8 +2,8 @@
 
 For each part of the operations the slowdown had only that part been as slow as it was, all others
 ideal: equations 2 to 4 of the paper. A rank's share is the smaller one of its replica's and its
-stage's (equation 4), as one replay a rank would cost too much on thousands of ranks; where ranks are
-not arranged in stages, each rank is replayed.
+stage's (equation 4), as one replay a rank would cost too much on thousands of ranks; where ranks
+are not arranged in stages, each rank is replayed.
 
 References
 ----------

@@ -95,23 +95,27 @@ def align(rank: np.ndarray, step: np.ndarray, communication: np.ndarray, end: np
     end : float64 [n]
         When it ended, in seconds on the rank's own clock.
     """
+    if not len(rank):
+        nothing, number = np.empty(0), np.empty(0, np.int64)
+        jumps, done = np.empty((0, 0)), np.empty(0, bool)
+        return Clocks(
+            number, number, nothing, nothing, nothing, jumps, done, np.nan, corrected=False
+        )
     ranks, rank = np.unique(rank, return_inverse=True)
     steps, lane = np.unique(step, return_inverse=True)
     middle = np.array([(own.min() + own.max()) / 2 for own in _by(rank, len(ranks), end)])
     fit = _Fit(len(ranks), middle)
     common = fit.spread_from_reference(rank, communication, end)
-    jumps = np.zeros((len(ranks), len(steps)))
-    error = np.nan
     spread = _ranges(rank, end, communication)
-    if common is not None:
-        reference = common[communication]
-        # In a group of two either one may have jumped; the widest groups can tell.
-        width = np.bincount(communication)[communication]
-        widest = np.zeros(len(ranks), int)
-        np.maximum.at(widest, rank, width)
-        known = ~np.isnan(reference) & fit.done[rank] & (width == widest[rank])
-        residual = fit.residual(rank, end, reference)
-        jumps, error = _jumps(rank[known], lane[known], residual[known], jumps)
+    reference = common[communication]
+    # In a group of two either one may have jumped; the widest groups can tell.
+    width = np.bincount(communication)[communication]
+    widest = np.zeros(len(ranks), int)
+    np.maximum.at(widest, rank, width)
+    known = ~np.isnan(reference) & fit.done[rank] & (width == widest[rank])
+    residual = fit.residual(rank, end, reference)
+    jumps = np.zeros((len(ranks), len(steps)))
+    jumps, error = _jumps(rank[known], lane[known], residual[known], jumps)
     disagree = bool(spread > AGREE)
     return Clocks(ranks, steps, fit.offset, fit.drift, middle, jumps, fit.done, error, disagree)
 
@@ -130,10 +134,8 @@ class _Fit:
 
     def spread_from_reference(
         self, rank: np.ndarray, communication: np.ndarray, end: np.ndarray
-    ) -> np.ndarray | None:
+    ) -> np.ndarray:
         """Fit all ranks that can be reached; return the collectives' ends on the common clock."""
-        if not len(rank):
-            return None
         number = np.bincount(rank)
         self.done[number.argmax()] = True
         common = np.full(communication.max() + 1, np.nan)
@@ -192,8 +194,6 @@ def _group_median(key: np.ndarray, value: np.ndarray, count: int) -> np.ndarray:
 
 def _ranges(rank: np.ndarray, end: np.ndarray, communication: np.ndarray) -> float:
     """Largest median over a rank's collectives of how far it ends from the others."""
-    if not len(rank):
-        return 0.0
     middle = _group_median(communication, end, communication.max() + 1)[communication]
     return max(np.median(np.abs(own)) for own in _by(rank, rank.max() + 1, end - middle))
 

@@ -1,14 +1,15 @@
 """Single steps at which a rank is far slower than its peers, and ranks to which that happens often.
 
 Healthy noise has tails, heavier ones than the normal distribution's, so the threshold is read off
-the trace itself: its largest values are fitted as a power law (Hill) and continued to the value that
-noise would pass at one rank-step in ten thousand. Where some rank passes a lower threshold far more
-often than the others do, its spikes count although each by itself would not: by a binomial test,
-corrected for the number of ranks.
+the trace itself: its largest values are fitted as a power law (Hill) and continued to the value
+that noise would pass at one rank-step in ten thousand. Where some rank passes a lower threshold far
+more often than the others do, its spikes count although each by itself would not: by a binomial
+test, corrected for the number of ranks.
 
 References
 ----------
-Hill, "A simple general approach to inference about the tail of a distribution", Ann. Stat. 3 (1975).
+Hill, "A simple general approach to inference about the tail of a distribution", Annals of
+Statistics 3 (1975).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ LEVEL = 1e-3
 """Chance that any rank of a healthy trace is said to have many spikes."""
 FEWEST = 3
 """Spikes below which nothing is said of how they are spread."""
-REGULAR = 0.15
-"""Gaps between periodic spikes may differ by this share of their median."""
+REGULAR, REGULARLY = 0.15, 0.8
+"""Of periodic spikes, this share (the second) lies within this share of a period (the first)."""
 
 
 def spikes(beyond: np.ndarray, noise: float, gate: float) -> np.ndarray:
@@ -81,11 +82,14 @@ def period(steps: np.ndarray) -> int | None:
     """Number of steps between regular spikes, or None where they are irregular or few."""
     if len(steps) < FEWEST + 1:
         return None
-    gaps = np.diff(steps)
-    usual = float(np.median(gaps))
-    # A spike may be missing now and then: such a gap is a multiple of the period.
-    left = np.abs(gaps / usual - np.round(gaps / usual))
-    return round(usual) if usual > 1 and np.mean(left <= REGULAR) > 0.9 else None
+    usual = int(np.median(np.diff(steps)))
+    if usual < 2:
+        return None
+    # A spike may be missing now and then, or one that does not belong may stand between.
+    phase = np.exp(2j * np.pi * steps / usual)
+    centre = np.angle(np.median(phase.real) + 1j * np.median(phase.imag))
+    off = np.abs(np.angle(phase * np.exp(-1j * centre))) / (2 * np.pi)
+    return usual if np.mean(off <= REGULAR) >= REGULARLY else None
 
 
 def _busy_rows(score: np.ndarray, counted: np.ndarray) -> list[int]:

@@ -25,7 +25,7 @@ class Timing:
     """float64 [nodes, steps]: without waiting for others. Of a communication, the time from its
     last member's start to this member's end; of other operations, the duration."""
     tokens: np.ndarray | None
-    """float64 [nodes, steps]: how much work each was, NaN where unknown; None where nowhere known."""
+    """float64 [nodes, steps]: how much work each was, NaN where unknown; None if nowhere known."""
     notes: tuple[str, ...]
     """Which steps were left out, and why."""
 
