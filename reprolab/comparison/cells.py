@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reprolab.comparison.distances import Apart, apart, by_blocks
+from reprolab.comparison.distances import Apart, apart, by_blocks, narrow_floats
 from reprolab.comparison.recordings import stacked
 from reprolab.comparison.tracks import Segment, Track
 from reprolab.kernels import Distance, Fingerprint, estimate
@@ -88,7 +88,9 @@ def _measured(track: Track, segment: Segment, ranks: dict[int, list[int]]) -> It
         return
     a = _chosen(a, in_a, kept, segment.match.in_a, len(segment.layouts[0].tensors))
     b = _chosen(b, in_b, kept, segment.match.in_b, len(segment.layouts[1].tensors))
-    distance, differing = _by_blocks(track, segment, kept, estimate(a, b))
+    narrow = np.tile(narrow_floats(segment.match.tensors), len(kept))
+    whole = estimate(a, b, narrow=narrow)
+    distance, differing = _by_blocks(track, segment, kept, whole, narrow)
     named = [ranks[step] for step in kept]
     blocks = _blocks(segment)[0]
     found = apart(a, b, distance)
@@ -96,7 +98,7 @@ def _measured(track: Track, segment: Segment, ranks: dict[int, list[int]]) -> It
 
 
 def _by_blocks(
-    track: Track, segment: Segment, steps: list[int], whole: Distance
+    track: Track, segment: Segment, steps: list[int], whole: Distance, narrow: np.ndarray
 ) -> tuple[Distance, np.ndarray]:
     """Distances by blocks where a tensor has several, and how many of them differ."""
     width = len(segment.match.tensors)
@@ -121,8 +123,9 @@ def _by_blocks(
         return whole, found
     row, tensor = np.concatenate(cells), np.concatenate(tensors)
     starts = np.cumsum(blocks[tensor]) - blocks[tensor]
+    rows = row * width + tensor
     measured, amounts = by_blocks(
-        whole, row * width + tensor, starts, stacked(ours), stacked(theirs)
+        whole, rows, starts, stacked(ours), stacked(theirs), np.repeat(narrow[rows], blocks[tensor])
     )
     found[row, tensor] = amounts
     return measured, found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from reprolab.kernels import Distance, Fingerprint, estimate
-from reprolab.vocabulary import MOMENTS
+from reprolab.vocabulary import ITEMSIZE, MOMENTS, TensorSpec
 
 _COUNT, _NAN, _INF, _SUMSQ = (MOMENTS.index(name) for name in ("count", "nan", "inf", "sumsq"))
 
@@ -44,17 +45,21 @@ class Apart:
     """Squared norm, the larger of both."""
 
 
-def apart(a: Fingerprint, b: Fingerprint, measured: Distance | None = None) -> Apart:
+def narrow_floats(specs: Sequence[TensorSpec]) -> np.ndarray:
+    """Which tensors are floats of at most 16 bits, bool [tensors]: their sketches resolve less."""
+    return np.array(["float" in spec.dtype and ITEMSIZE[spec.dtype] <= 2 for spec in specs], bool)
+
+
+def apart(a: Fingerprint, b: Fingerprint, found: Distance) -> Apart:
     """Measure fingerprints against each other, row by row.
 
     Parameters
     ----------
     a, b : Fingerprint
         Of the same tensors or blocks.
-    measured : Distance, optional
-        Their distances where something finer tells them; by default those of `a` and `b`.
+    found : Distance
+        Their distances.
     """
-    found = estimate(a, b) if measured is None else measured
     here, there = a.moments, b.moments
     kind = np.full(len(a), APART, np.int8)
     kind[found.below_resolution] = BELOW
@@ -73,7 +78,12 @@ def apart(a: Fingerprint, b: Fingerprint, measured: Distance | None = None) -> A
 
 
 def by_blocks(
-    whole: Distance, rows: np.ndarray, starts: np.ndarray, a: Fingerprint, b: Fingerprint
+    whole: Distance,
+    rows: np.ndarray,
+    starts: np.ndarray,
+    a: Fingerprint,
+    b: Fingerprint,
+    narrow: np.ndarray,
 ) -> tuple[Distance, np.ndarray]:
     """Measure tensors of several blocks more finely, block by block.
 
@@ -90,6 +100,8 @@ def by_blocks(
         First row of each one's blocks in `a` and `b`.
     a, b : Fingerprint
         Blocks of these tensors, one tensor after the other.
+    narrow : ndarray, bool [rows of blocks]
+        Which of them are of narrow floats, see :func:`narrow_floats`.
 
     Returns
     -------
@@ -98,16 +110,10 @@ def by_blocks(
     ndarray, int64 [tensors of several blocks]
         Blocks that differ.
     """
-    part = estimate(a, b)
+    part = estimate(a, b, narrow=narrow)
     squared, error, floor = (held.copy() for held in (whole.squared, whole.error, whole.floor))
     squared[rows] = np.add.reduceat(part.squared, starts)
     error[rows] = np.sqrt(np.add.reduceat(np.square(part.error), starts))
     floor[rows] = np.add.reduceat(part.floor, starts)
-    found = replace(
-        whole,
-        squared=squared,
-        error=error,
-        floor=floor,
-        below_resolution=~whole.same & ~(squared > floor),
-    )
+    found = replace(whole, squared=squared, error=error, floor=floor)
     return found, np.add.reduceat(~part.same, starts, dtype=np.int64)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from reprolab.comparison.bits import Element, plain
-from reprolab.comparison.distances import KINDS, LAYOUT, apart
+from reprolab.comparison.distances import KINDS, LAYOUT, apart, narrow_floats
 from reprolab.comparison.elements import element_in_checkpoints, single_element, single_value
 from reprolab.comparison.matching import LayoutDifference
 from reprolab.comparison.tracks import Segment, Track
@@ -142,8 +142,10 @@ def _tensor(
 ) -> FirstDifference:
     spec, row = segment.match.tensors[tensor], slice(tensor, tensor + 1)
     two = blocks(track, segment, found.step, tensor)
-    measured = estimate(*two).total() if two else None
-    far = apart(a.rows(row), b.rows(row), measured)
+    narrow = narrow_floats([spec])[0]
+    here, there = a.rows(row), b.rows(row)
+    measured = estimate(*(two or (here, there)), narrow=narrow).total()
+    far = apart(here, there, measured)
     moments = [dict(zip(MOMENTS, side.moments[tensor].tolist(), strict=True)) for side in (a, b)]
     found = replace(
         found,

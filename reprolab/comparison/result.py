@@ -9,13 +9,14 @@ import polars as pl
 
 from reprolab.comparison import display, frames
 from reprolab.comparison.bits import plain
-from reprolab.comparison.distances import KINDS, apart
+from reprolab.comparison.distances import KINDS, apart, narrow_floats
 from reprolab.comparison.first import FirstDifference, blocks
 from reprolab.comparison.frames import Heat, Measured
 from reprolab.comparison.matching import LayoutDifference
 from reprolab.comparison.outcome import Outcome
 from reprolab.comparison.pairing import Pairing
 from reprolab.errors import NothingToCompare
+from reprolab.kernels import estimate
 from reprolab.store import Run
 from reprolab.vocabulary import ITEMSIZE, MOMENTS
 
@@ -179,7 +180,7 @@ class Comparison:
             spec = segment.match.tensors[index]
             each = segment.layouts[0].block_bytes // ITEMSIZE[spec.dtype]
             start = np.arange(len(pair[0]), dtype=np.int64) * each
-            found = apart(*pair)
+            found = apart(*pair, estimate(*pair, narrow=narrow_floats([spec])[0]))
             kinds = [
                 KINDS[kind] if differs else None
                 for kind, differs in zip(found.kind, found.differs, strict=True)
