@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 
 from reprolab.cli.rendering import printable
 
@@ -53,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _lines(facts: dict[str, object], indent: str = "") -> list[str]:
+def _lines(facts: Mapping[str, object], indent: str = "") -> list[str]:
     lines = []
     for key, value in facts.items():
         if isinstance(value, dict) and value:

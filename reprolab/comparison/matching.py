@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +50,16 @@ class Match:
     """The other tensors, by name."""
     identical: bool
     """The layouts are the same, so that digests of the whole stream compare."""
+
+    def without(self, names: Collection[str]) -> Match:
+        """The same match, as if neither side held the tensors called `names`."""
+        keep = [index for index, tensor in enumerate(self.tensors) if tensor.name not in names]
+        every = np.arange(len(self.tensors))
+        in_a, in_b = (
+            every[rows] if isinstance(rows, slice) else rows for rows in (self.in_a, self.in_b)
+        )
+        kept = tuple(self.tensors[index] for index in keep)
+        return Match(kept, in_a[keep], in_b[keep], self.unmatched, False)
 
 
 def match(a: Layout, b: Layout) -> Match:

@@ -103,7 +103,9 @@ def pair_runs(a: Run, b: Run, streams: Collection[str], steps: Collection[int] |
     recordings = [(Recording(a, p, context), Recording(b, q, context)) for p, q in places]
     tracks = _tracks(recordings, streams, steps, notes, ("a", "b"))
     _refuse_nothing(tracks, recordings, (a.name, b.name), context)
-    return Pairing(tracks, ranks, _excused(tracks), notes, context, by_rank, _list(steps), complete)
+    different = _excused(tracks)
+    notes += _idle(tracks)
+    return Pairing(tracks, ranks, different, notes, context, by_rank, _list(steps), complete)
 
 
 def pair_ranks(
@@ -234,6 +236,20 @@ def _excused(tracks: list[Track]) -> list[LayoutDifference]:
             for difference in track.excuse():
                 found.setdefault((difference.stream, difference.tensor), difference)
     return list(found.values())
+
+
+def _idle(tracks: list[Track]) -> list[str]:
+    """Leave out the random generators that nothing draws from, and say so."""
+    names: dict[str, list[int]] = {}
+    for track in tracks:
+        if track.stream == "rng":
+            for name in sorted(track.excuse_idle()):
+                names.setdefault(name, []).append(track.rank)
+    return [
+        f"the generator {name} stands elsewhere in a than in b on {phrasing.ranks(where)}, but it "
+        "is left out: it does not move at any step in either, so nothing drew from it"
+        for name, where in names.items()
+    ]
 
 
 def _refuse_nothing(

@@ -50,6 +50,7 @@ class Track:
         self.b = b
         self.steps = steps
         self._excused: dict[str, tuple[TensorSpec | None, TensorSpec | None]] = {}
+        self._idle: frozenset[str] = frozenset()
         self._segments: list[Segment] | None = None
         self._known: dict[int, bool] = {}
         self._digests: tuple[np.ndarray, np.ndarray] | None = None
@@ -75,10 +76,35 @@ class Track:
         self._segments = None
         return [LayoutDifference(self.stream, name, *two) for name, two in found.unmatched.items()]
 
+    def excuse_idle(self) -> frozenset[str]:
+        """Leave out the tensors that differ but never change at any step, and return their names.
+
+        A random generator that nothing draws from may stand anywhere without having a say. With
+        one step recorded nobody can tell, and nothing is left out.
+        """
+        if len(self.steps) < 2 or len(self.segments) > 1 or not self.differs_at(0):
+            return self._idle
+        found = self.segments[0].match
+        digests = [
+            [side.tensor_digests(self.stream, int(step)) for step in self.steps]
+            for side in (self.a, self.b)
+        ]
+        if any(row is None for side in digests for row in side):
+            return self._idle
+        a, b = (
+            np.stack(side)[:, rows]  # type: ignore[arg-type]
+            for side, rows in zip(digests, (found.in_a, found.in_b), strict=True)
+        )
+        idle = (a[0] != b[0]) & (a == a[0]).all(axis=0) & (b == b[0]).all(axis=0)
+        self._idle = frozenset(found.tensors[index].name for index in np.flatnonzero(idle))
+        self._segments = None
+        return self._idle
+
     def narrowed(self, steps: np.ndarray) -> Track:
         """The same track at some of its steps only."""
         found = Track(self.stream, self.rank, self.a, self.b, steps)
         found._excused = self._excused
+        found._idle = self._idle
         return found
 
     @property
@@ -157,5 +183,7 @@ class Track:
 
     def _segment(self, layouts: tuple[Layout, Layout], positions: np.ndarray) -> Segment:
         found = match(*layouts)
+        if self._idle:
+            found = found.without(self._idle)
         odd = {name: two for name, two in found.unmatched.items() if self._excused.get(name) != two}
         return Segment(found, layouts, positions, odd)

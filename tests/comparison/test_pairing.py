@@ -233,3 +233,32 @@ def lab_of_ranks(train):
 def test_one_rank_alone_has_nothing_to_be_compared_with(train):
     with pytest.raises(NothingToCompare, match="at least two"):
         compare(train("alone", ranks=1))
+
+
+def standing(value, move_at=None):
+    """A further generator in the records, that stands still but for one step."""
+
+    def lie(step, stream, rank, tensors):
+        if stream == "rng":
+            state = np.full(16, value + (move_at is not None and step >= move_at), np.uint8)
+            return tensors | {"python": state}
+        return None
+
+    return lie
+
+
+def test_a_generator_that_nothing_draws_from_does_not_part_the_runs(train):
+    found = compare(train("idle-a", lie=standing(1)), train("idle-b", lie=standing(2)))
+    assert found.same
+    assert said(found, "the generator python stands elsewhere", "nothing drew from it")
+
+
+def test_a_generator_that_moves_on_either_side_parts_the_runs(train):
+    found = compare(train("still", lie=standing(1)), train("moves", lie=standing(2, move_at=3)))
+    assert (found.first.step, found.first.stream, found.first.tensor) == (0, "rng", "python")
+    assert not any("python" in note for note in found.notes)
+
+
+def test_with_one_step_nobody_can_tell_whether_a_generator_is_used(train):
+    runs = train("one-a", lie=standing(1)), train("one-b", lie=standing(2))
+    assert compare(*runs, steps=0).first.tensor == "python"
