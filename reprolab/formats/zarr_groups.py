@@ -82,6 +82,16 @@ def _document(folder: Folder) -> dict[str, Any] | None:
                     path=folder.label,
                 )
             if name == ".zgroup":
-                found["node_type"] = "group"
+                found |= {"node_type": "group", "attributes": _attributes(folder)}
             return found
     return None
+
+
+def _attributes(folder: Folder) -> dict[str, Any]:
+    source = folder.find(".zattrs")
+    if source is None:
+        return {}
+    within_limit(source.size, f".zattrs of {folder.label}")
+    found = parse(source.read(0, source.size).tobytes(), source.label)
+    source.close()
+    return found
