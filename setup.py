@@ -21,20 +21,21 @@ FLAGS = [
     "-Wno-psabi",
 ]
 
-setup(
-    ext_modules=cythonize(
-        [
-            Extension(
-                f"reprolab.kernels.{source.stem}",
-                [str(source), *LOOPS.get(source.stem, [])],
-                include_dirs=["cython"],
-                depends=sorted(map(str, Path("cython").glob("*.h"))),
-                extra_compile_args=FLAGS,
-                libraries=["m"],
-                optional=True,
-            )
-            for source in SOURCES
-        ],
-        build_dir="build",
-    ),
+EXTENSIONS = cythonize(
+    [
+        Extension(
+            f"reprolab.kernels.{source.stem}",
+            [str(source), *LOOPS.get(source.stem, [])],
+            include_dirs=["cython"],
+            depends=sorted(map(str, Path("cython").glob("*.h"))),
+            extra_compile_args=FLAGS,
+            libraries=["m"],
+        )
+        for source in SOURCES
+    ],
+    build_dir="build",
 )
+for extension in EXTENSIONS:
+    extension.optional = True  # `cythonize` does not pass it on
+
+setup(ext_modules=EXTENSIONS)

@@ -1,8 +1,9 @@
 """The fingerprint in torch operations, for tensors that live on a device.
 
 Only the fingerprint itself is copied to the host. Digests are the same integers as on the host:
-torch's int64 arithmetic wraps around modulo 2^64, and the logical shifts of the mix are arithmetic
-shifts with the sign bits masked off. Sketches and moments agree to rounding.
+torch's int64 arithmetic wraps around modulo 2^64, and a logical shift is an arithmetic one with
+the sign bits masked off. Sketches and moments agree to rounding. Nothing is added by atomic
+operations, so the same tensor has the same sketch each time.
 """
 
 from __future__ import annotations
@@ -42,29 +43,34 @@ def accumulate(
     into : Fingerprint
         All rows of the whole tensor, on the host; changed in place.
     """
-    torch = sys.modules["torch"]
-    itemsize = ITEMSIZE[dtype]
-    per_block = block_bytes // itemsize
-    flat = tensor.reshape(-1)
-    data = flat.view(torch.uint8)
-    span = max(SPAN // per_block, 1) * per_block
+    per_block = block_bytes // ITEMSIZE[dtype]
+    # Several blocks at once where all begin with a window.
+    at_once = max(SPAN // per_block, 1) if per_block % int(WINDOW) == 0 else 1
+    flat = tensor.detach().reshape(-1)
     place = 0
     for start in runs.starts.tolist():
-        stop = start + runs.length
-        low = start
+        low, stop = start, start + runs.length
         while low < stop:
-            high = min(stop, (low // span + 1) * span)
-            width = high - low
-            piece = data[place * itemsize : (place + width) * itemsize]
             row = low // per_block
-            rows = slice(row, -(-high // per_block))
-            with np.errstate(all="ignore"):
-                into.digest[rows] += _digest(
-                    piece, low * itemsize, high == runs.size, row * block_bytes, block_bytes
-                )
-            _add_numbers(flat[place : place + width], low, per_block, into.rows(rows))
-            place += width
+            blocks = min((stop - low) // per_block, at_once) if low % per_block == 0 else 0
+            high = low + blocks * per_block if blocks else min(stop, (row + 1) * per_block)
+            piece = flat[place : place + high - low].reshape(max(blocks, 1), -1)
+            _add(piece, low, high == runs.size, into.rows(slice(row, row + len(piece))))
+            place += high - low
             low = high
+
+
+def _add(piece: torch.Tensor, first: int, ends_tensor: bool, into: Fingerprint) -> None:
+    """Add blocks, or a part of one; `piece` is [rows, elements of each]."""
+    with np.errstate(all="ignore"):
+        into.digest[...] += _digests(piece, first, ends_tensor)
+        moments, sketch = _numbers(piece, first)
+        seen = into.moments[:, COUNT] > 0
+        low = np.where(seen, np.minimum(into.moments[:, MIN], moments[:, MIN]), moments[:, MIN])
+        high = np.where(seen, np.maximum(into.moments[:, MAX], moments[:, MAX]), moments[:, MAX])
+        into.moments[...] += moments
+        into.moments[:, MIN], into.moments[:, MAX] = low, high
+        into.sketch[...] += sketch
 
 
 def _mix(z: torch.Tensor) -> torch.Tensor:
@@ -81,69 +87,54 @@ def _signed(word: int) -> int:
     return word - (1 << 64) if word >> 63 else word
 
 
-def _digest(
-    data: torch.Tensor, begin: int, ends_tensor: bool, base: int, block_bytes: int
-) -> np.ndarray:
+def _digests(piece: torch.Tensor, first: int, ends_tensor: bool) -> np.ndarray:
     torch = sys.modules["torch"]
-    first = -(-begin // WORD)
-    data = data[first * WORD - begin :]
-    spare = len(data) % WORD
+    data = piece.view(torch.uint8)
+    begin = first * piece.element_size()
+    word = -(-begin // WORD)
+    data = data[:, word * WORD - begin :]
+    spare = data.shape[1] % WORD
     if spare and ends_tensor:
         data = torch.nn.functional.pad(data, (0, WORD - spare))
     elif spare:
-        data = data[:-spare]
-    # A view as words needs their alignment, which a shard's bytes need not have.
+        data = data[:, :-spare]
+    data = data.reshape(-1)
     if data.data_ptr() % WORD or data.storage_offset() % WORD:
-        data = data.clone()
-    words = data.view(torch.int64)
-    index = torch.arange(first, first + len(words), dtype=torch.int64, device=data.device)
-    mixed = _mix(words + (index + 1) * _signed(int(GOLDEN)))
-    rows = (index * WORD - base) // block_bytes
-    count = -(-(begin + spare + len(words) * WORD - base) // block_bytes)
-    total = torch.zeros(max(count, 1), dtype=torch.int64, device=data.device)
-    total.index_add_(0, rows, mixed)
-    return total.cpu().numpy().view(np.uint64)
+        data = data.clone()  # only memory that is aligned for words can be viewed as words
+    words = data.view(torch.int64).view(len(piece), -1)
+    index = torch.arange(word + 1, word + 1 + words.numel(), device=words.device)
+    mixed = _mix(words + index.view(words.shape) * _signed(int(GOLDEN)))
+    return mixed.sum(dim=1).cpu().numpy().view(np.uint64)
 
 
-def _add_numbers(elements: torch.Tensor, first: int, per_block: int, into: Fingerprint) -> None:
+def _numbers(piece: torch.Tensor, first: int) -> tuple[np.ndarray, np.ndarray]:
     torch = sys.modules["torch"]
-    numbers = elements.to(torch.float64)
+    numbers = piece.to(torch.float64)
     finite = torch.isfinite(numbers)
     valid = torch.where(finite, numbers, 0.0)
-    position = torch.arange(first, first + len(numbers), device=numbers.device)
-    row = position // per_block - first // per_block
-    count = len(into)
-
-    window, place = position // int(WINDOW), position % int(WINDOW)
-    mixed = _mix((window + 1) * _signed(int(GOLDEN)) + _signed(int(SKETCH_SALT)))
-    lane = (place ^ (mixed >> torch.where(place < LANES, 60, 56))) % LANES
-    signed = torch.where((mixed >> place) & 1 == 1, -valid, valid)
-    sketch = torch.zeros(count * LANES, dtype=torch.float64, device=numbers.device)
-    sketch.index_add_(0, row * LANES + lane, signed)
-    into.sketch[...] += sketch.view(count, LANES).cpu().numpy()
-
-    columns = torch.stack(
+    moments = torch.stack(
         [
-            torch.ones_like(valid),
-            torch.isnan(numbers).to(torch.float64),
-            torch.isinf(numbers).to(torch.float64),
-            torch.zeros_like(valid),
-            torch.zeros_like(valid),
-            valid,
-            valid * valid,
+            torch.full_like(valid[:, 0], numbers.shape[1]),
+            torch.isnan(numbers).sum(dim=1).to(torch.float64),
+            torch.isinf(numbers).sum(dim=1).to(torch.float64),
+            torch.where(finite, numbers, torch.inf).amin(dim=1),
+            torch.where(finite, numbers, -torch.inf).amax(dim=1),
+            valid.sum(dim=1),
+            (valid * valid).sum(dim=1),
         ],
         dim=1,
     )
-    sums = torch.zeros(count, columns.shape[1], dtype=torch.float64, device=numbers.device)
-    sums.index_add_(0, row, columns)
-    low = torch.full((count,), torch.inf, dtype=torch.float64, device=numbers.device)
-    high = -low
-    low.scatter_reduce_(0, row, torch.where(finite, numbers, torch.inf), "amin")
-    high.scatter_reduce_(0, row, torch.where(finite, numbers, -torch.inf), "amax")
 
-    seen = into.moments[:, COUNT] > 0
-    old_low = np.where(seen, into.moments[:, MIN], np.inf)
-    old_high = np.where(seen, into.moments[:, MAX], -np.inf)
-    into.moments[...] += sums.cpu().numpy()
-    into.moments[:, MIN] = np.minimum(old_low, low.cpu().numpy())
-    into.moments[:, MAX] = np.maximum(old_high, high.cpu().numpy())
+    window, lead = divmod(first, int(WINDOW))
+    tail = -(lead + numbers.shape[1]) % int(WINDOW)
+    valid = torch.nn.functional.pad(valid, (lead, tail)).view(len(piece), -1, int(WINDOW))
+    windows = len(piece) * valid.shape[1]
+    index = torch.arange(window + 1, window + 1 + windows, device=valid.device)
+    mixed = _mix(index * _signed(int(GOLDEN)) + _signed(int(SKETCH_SALT))).view(*valid.shape[:2], 1)
+    place = torch.arange(int(WINDOW), device=valid.device)
+    signed = torch.where((mixed >> place) & 1 == 1, -valid, valid)
+    # Lane l of a group takes the element whose column is l ^ x.
+    shift = torch.where(place < LANES, 60, 56)
+    source = (place % LANES ^ ((mixed >> shift) & _ones(4))) + place // LANES * LANES
+    sketch = signed.gather(2, source).view(len(piece), -1, LANES).sum(dim=1)
+    return moments.cpu().numpy(), sketch.cpu().numpy()
