@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from reprolab.comparison.distances import Apart, apart, by_blocks, narrow_floats
 from reprolab.comparison.recordings import stacked
@@ -69,14 +70,15 @@ def cells(tracks: Sequence[Track]) -> Iterator[Cells]:
         groups.setdefault((id(track), id(segment)), []).append(
             (track, segment, position, wanted[key])
         )
-    for group in groups.values():
-        track, segment = group[0][:2]
-        batch = max(1, _CELLS // max(1, segment.layouts[0].rows))
-        for start in range(0, len(group), batch):
-            part = group[start : start + batch]
-            yield from _measured(
-                track, segment, {int(track.steps[entry[2]]): entry[3] for entry in part}
-            )
+    with tqdm(total=len(first), desc="measuring", unit="step", delay=1, leave=False) as bar:
+        for group in groups.values():
+            track, segment = group[0][:2]
+            batch = max(1, _CELLS // max(1, segment.layouts[0].rows))
+            for start in range(0, len(group), batch):
+                part = group[start : start + batch]
+                ranks = {int(track.steps[entry[2]]): entry[3] for entry in part}
+                yield from _measured(track, segment, ranks)
+                bar.update(len(part))
 
 
 def _measured(track: Track, segment: Segment, ranks: dict[int, list[int]]) -> Iterator[Cells]:

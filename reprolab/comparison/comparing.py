@@ -59,7 +59,9 @@ def compare(
         If a run cannot be opened. Damage inside a run is skipped and listed in the result's notes.
     """
     wanted = check_streams(streams)
-    chosen = [steps] if isinstance(steps, int) else None if steps is None else list(steps)
+    if isinstance(steps, int | np.integer):
+        steps = [int(steps)]
+    chosen = None if steps is None else [int(step) for step in steps]
     one = _opened(a)
     if b is None:
         return _between_ranks(one, wanted, chosen)
@@ -118,7 +120,8 @@ def _result(
     first = describe(*found) if found else _by_loss(unequal) if with_losses else None
     start, agreed = _origin(pairing, first)
     if first is not None and start is not None:
-        first = replace(first, where=where(start, first.stream))
+        place = "a setting of the optimizer" if first.is_setting else where(start, first.stream)
+        first = replace(first, where=place)
     names = (a.name, b.name)
     if reference is not None:
         parted = first.ranks if first else ()

@@ -42,10 +42,12 @@ def size_of_it(first: FirstDifference, sides: Sides) -> str | None:
     if first.values is not None or first.layout is not None or first.tensor is None:
         return None
     if first.stream == "rng":
-        # The bytes of a generator's state are no quantity; a distance would say nothing.
         return None
     if first.element is not None:
         return _element(first, first.element, sides)
+    if "float" not in (first.dtype or ""):
+        # Tokens and indices are names, not quantities: a distance would say nothing.
+        return None
     text = _distance(first, sides)
     if first.lanes == 1 and first.differing_blocks == 1:
         text += (

@@ -35,6 +35,8 @@ class FirstDifference:
     """Tensors of the stream."""
     kind: str | None = None
     """How the tensor differs, one of :data:`reprolab.comparison.distances.KINDS`."""
+    dtype: str | None = None
+    shape: tuple[int, ...] | None = None
     layout: LayoutDifference | None = None
     """Both shapes and dtypes where these differ."""
     distance: float | None = None
@@ -59,6 +61,11 @@ class FirstDifference:
     where: str = ""
     """In which stage of the step the sides part, in words."""
 
+    @property
+    def is_setting(self) -> bool:
+        """Whether it is a hyperparameter of the optimizer, which no stage of a step computes."""
+        return self.stream == "optimizer" and "param_groups." in (self.tensor or "")
+
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON; non-finite numbers become text."""
         return {
@@ -71,6 +78,8 @@ class FirstDifference:
             "tensors": self.tensors,
             "of_tensors": self.of_tensors,
             "kind": self.kind,
+            "dtype": self.dtype,
+            "shape": None if self.shape is None else list(self.shape),
             "layout": str(self.layout) if self.layout else None,
             "distance": plain(self.distance),
             "error": plain(self.error),
@@ -150,6 +159,8 @@ def _tensor(
     found = replace(
         found,
         tensor=spec.name,
+        dtype=spec.dtype,
+        shape=spec.shape,
         kind=KINDS[far.kind[0]],
         distance=float(far.distance[0]),
         error=float(far.error[0]),

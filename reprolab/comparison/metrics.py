@@ -103,6 +103,4 @@ def samples(a: pl.DataFrame, b: pl.DataFrame, step: int) -> str | None:
             return f"each rank got the same samples ({len(ours)} in all) in another order"
         return f"they hold the same {len(ours)} samples, dealt to the ranks in another way"
     shared = len(set(ours) & set(theirs))
-    return (
-        f"of the {len(set(ours))} samples in a and {len(set(theirs))} in b, {shared} are the same"
-    )
+    return f"they share {shared} of {max(len(set(ours)), len(set(theirs)))} samples"

@@ -28,10 +28,11 @@ def rough(value: float) -> str:
 
     Examples
     --------
-    >>> rough(0.000123456), rough(12.3)
-    ('1.2e-04', '12')
+    >>> rough(0.000123456), rough(12.3), rough(1234.5)
+    ('1.2e-04', '12', '1200')
     """
-    return f"{value:.2g}" if 1e-3 <= abs(value) < 1e4 or not value else f"{value:.1e}"
+    plain = 1e-3 <= abs(value) < 1e4 or not value
+    return f"{float(f'{value:.2g}'):g}" if plain else f"{value:.1e}"
 
 
 def count(amount: int, noun: str) -> str:

@@ -141,11 +141,7 @@ def _origin(found: Outcome) -> str:
     assert found.origin is not None  # noqa: S101
     first, start = found.first, found.origin
     ranks = found.reference is not None
-    if (
-        first.stream == "optimizer"
-        and first.values is not None
-        and "param_groups." in (first.tensor or "")
-    ):
+    if first.is_setting:
         return _setting(found)
     if start.during is None:
         who = "the ranks" if ranks else "the runs"

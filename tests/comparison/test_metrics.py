@@ -25,7 +25,7 @@ def batches(*rows):
     [
         ([(0, 0, ["b", "a"]), (1, 0, ["c", "d"])], "the same samples (4 in all) in another order"),
         ([(0, 0, ["c", "a"]), (1, 0, ["b", "d"])], "dealt to the ranks in another way"),
-        ([(0, 0, ["x", "a"]), (1, 0, ["y", "d"])], "of the 4 samples in a and 4 in b, 2 are the"),
+        ([(0, 0, ["x", "a"]), (1, 0, ["y", "d"])], "they share 2 of 4 samples"),
         ([(0, 0, ["a", "b"]), (1, 0, ["c", "d"])], "in the same order, with other content"),
     ],
 )
