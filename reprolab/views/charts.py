@@ -71,7 +71,7 @@ def loss_chart(losses: pl.DataFrame, names: Sequence[str], first: int | None) ->
     present = [called[side] for side in means["side"].unique().sort()]
     lines = (
         alt.Chart(alt.Data(values=values))
-        .mark_line(strokeWidth=1.8, clip=True, point=_points(means["step"].n_unique()))
+        .mark_line(strokeWidth=1.8, clip=True, point=means["step"].n_unique() == 1)
         .encode(
             x=_steps(means["step"]),
             y=alt.Y("loss:Q", scale=alt.Scale(zero=False), axis=_axis("loss")),
@@ -116,11 +116,11 @@ def distance_chart(growth: pl.DataFrame, first: int | None) -> dict[str, Any]:
     drawn = [value for value in values if value["kind"] == "finite"]
     streams = [stream for stream in STREAMS if any(value["stream"] == stream for value in drawn)]
     base = alt.Chart(alt.Data(values=values)).encode(x=_steps(growth["step"]))
-    layers = [_zeros(base)]
+    layers = _zeros(base)
     if drawn:
         layers.insert(0, _lines(base, streams, [value["relative"] for value in drawn]))
     if any(value["kind"] == "not finite" for value in values):
-        layers.append(_not_finite(base))
+        layers += _not_finite(base)
     return _with_cursor(layers, first)
 
 
@@ -161,7 +161,7 @@ def _lines(base: alt.Chart, streams: list[str], distances: list[float]) -> alt.C
     )
 
 
-def _zeros(base: alt.Chart) -> alt.LayerChart:
+def _zeros(base: alt.Chart) -> list[alt.Chart]:
     selected = base.transform_filter("datum.stream == stream")
     ticks = (
         selected.transform_filter("datum.kind == 'zero'")
@@ -173,10 +173,10 @@ def _zeros(base: alt.Chart) -> alt.LayerChart:
         .mark_text(align="right", baseline="middle", fontSize=10, text="0")
         .encode(x=alt.value(-8), y=alt.value(HEIGHT - 4))
     )
-    return alt.layer(ticks, label)
+    return [ticks, label]
 
 
-def _not_finite(base: alt.Chart) -> alt.LayerChart:
+def _not_finite(base: alt.Chart) -> list[alt.Chart]:
     selected = base.transform_filter("datum.kind == 'not finite' && datum.stream == stream")
     crosses = selected.mark_point(
         shape="cross", size=26, angle=45, filled=True, color=ALARM, opacity=1
@@ -187,12 +187,12 @@ def _not_finite(base: alt.Chart) -> alt.LayerChart:
         .mark_text(text="NaN or Inf", align="right", baseline="middle", dx=-7, color=ALARM)
         .encode(y=alt.value(4))
     )
-    return alt.layer(crosses, label)
+    return [crosses, label]
 
 
-def _with_cursor(layers: Sequence[alt.Chart | alt.LayerChart], first: int | None) -> dict[str, Any]:
+def _with_cursor(layers: Sequence[alt.Chart], first: int | None) -> dict[str, Any]:
     cursor = alt.Chart(alt.Data(values=[{}])).mark_rule(strokeWidth=1.4)
-    marks = [cursor.encode(x=alt.XDatum(alt.ExprRef("step"), type="quantitative"))]
+    marks: list[alt.Chart] = [cursor.encode(x=alt.XDatum(alt.ExprRef("step"), type="quantitative"))]
     if first is not None:
         place = alt.Chart(alt.Data(values=[{"step": first}])).encode(x="step:Q")
         marks.insert(0, place.mark_rule(style="first", strokeWidth=1.5, strokeDash=[2, 2]))
@@ -209,11 +209,11 @@ def _with_cursor(layers: Sequence[alt.Chart | alt.LayerChart], first: int | None
 
 
 def _steps(steps: pl.Series) -> alt.X:
-    low, high = steps.min(), steps.max()
+    low, high = (int(edge) for edge in (steps.min(), steps.max()))  # type: ignore[arg-type]
     margin = 0.5 if low == high else 0
     return alt.X(
         "step:Q",
-        scale=alt.Scale(domain=[low - margin, high + margin], nice=False, padding=6),  # type: ignore[operator]
+        scale=alt.Scale(domain=[low - margin, high + margin], nice=False, padding=6),
         axis=alt.Axis(title="step", format="d", tickMinStep=1, grid=False, titlePadding=0),
     )
 
@@ -229,10 +229,6 @@ def _legend() -> alt.Legend:
 def _decades(low: int, high: int) -> list[float]:
     stride = max(1, -(-(high - low) // 4))
     return [10.0**power for power in range(low, high + 1, stride)]
-
-
-def _points(steps: int) -> bool:
-    return steps == 1
 
 
 def _finite(number: float | None) -> float | None:

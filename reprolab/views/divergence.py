@@ -18,20 +18,17 @@ from reprolab.views.summary import opening, summary
 if TYPE_CHECKING:
     from reprolab.comparison import Comparison
 
-_Method = Callable[["DivergenceView", Any], None]
-
-
-def _shown(act: _Method) -> _Method:
+def _shown(act: Callable[..., None]) -> Callable[..., None]:
     """Let an error in a callback be seen: Jupyter would drop it."""
 
     @wraps(act)
-    def guarded(view: DivergenceView, change: Any) -> None:
+    def guarded(view: DivergenceView, *arguments: Any) -> None:
+        view._errors.pop(act.__name__, None)
         try:
-            act(view, change)
+            act(view, *arguments)
         except Exception as error:
-            view._error = f"{type(error).__name__}: {error}"
-        else:
-            view._error = ""
+            view._errors[act.__name__] = f"{type(error).__name__}: {error}"
+        view._error = "\n".join(view._errors.values())
 
     return guarded
 
@@ -80,6 +77,7 @@ class DivergenceView(anywidget.AnyWidget):
 
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
+        self._errors: dict[str, str] = {}
         self._extent = extent(comparison.rows)
         shown = summary(comparison)
         step, stream = opening(shown)
@@ -128,6 +126,7 @@ class DivergenceView(anywidget.AnyWidget):
                 self.comparison, self.step, self.stream, self.tensor, self.rank, self._extent
             )
 
+    @_shown
     def _answer(self, widget: Any, content: Any, buffers: Any) -> None:
         if content.get("kind") == "vega":
             self.send({"kind": "vega"}, buffers=[frontend.vega().encode()])

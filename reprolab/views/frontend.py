@@ -58,7 +58,7 @@ def vega() -> str:
     """Return the chart library as one ES module that needs no network (about 0.9 MB)."""
     from vl_convert import javascript_bundle
 
-    return javascript_bundle('globalThis[Symbol.for("reprolab.vegaEmbed")] = vegaEmbed;')
+    return javascript_bundle('globalThis[Symbol.for("reprolab.vega")] = vegaEmbed;')
 
 
 def _source(name: str) -> str:

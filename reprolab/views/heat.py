@@ -9,6 +9,7 @@ a comparison.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -129,7 +130,7 @@ def _mark(
                 codes[row[tensor], column[step]] = wanted
 
 
-def _focus(tensors: list[str], codes: np.ndarray) -> str:
+def _focus(tensors: Sequence[str], codes: np.ndarray) -> str:
     """The first tensor to differ, at the earliest step; otherwise the first of all."""
     different = np.argwhere(codes.T > EQUAL)
     return tensors[different[0, 1]] if len(different) else (tensors[0] if tensors else "")

@@ -62,10 +62,7 @@ h2 {{ margin: 24px 0 4px; font-size: 16px; }}
 {sections}
 </div>
 <script type="application/json" id="reprolab-data">{data}</script>
-<script type="module">{vega}
-globalThis[Symbol.for("reprolab.vega")] =
-  Promise.resolve(globalThis[Symbol.for("reprolab.vegaEmbed")]);
-</script>
+<script type="module">{vega}</script>
 <script type="module">{module}</script>
 </body>
 </html>
@@ -141,8 +138,8 @@ def _stored(comparison: Comparison, shown: dict[str, Any]) -> dict[str, Any]:
         },
         "heats": heats,
         "cells": [
-            cell(comparison, *place, rank, limits)
-            for number, place in enumerate(wanted.iter_rows())
+            cell(comparison, at, of, tensor, rank, limits)
+            for number, (at, of, tensor) in enumerate(wanted.iter_rows())
             for rank in ([None, *shown["ranks"]] if number == 0 else [None])
         ],
     }
@@ -154,9 +151,7 @@ def _sections(comparison: Comparison, shown: dict[str, Any]) -> Iterable[str]:
         ("Configuration", comparison.configuration),
         ("Environment", comparison.environment),
     ):
-        rows = settings(frame)
-        yield _section(heading, columns, rows, "Nothing differs.")
-    rows = comparison.rows.head(LISTED)
+        yield _section(heading, columns, settings(frame), "Nothing differs.")
     listed = [
         [
             str(row["step"]),
@@ -168,7 +163,7 @@ def _sections(comparison: Comparison, shown: dict[str, Any]) -> Iterable[str]:
             number(row["distance"]),
             _blocks(row),
         ]
-        for row in rows.iter_rows(named=True)
+        for row in comparison.rows.head(LISTED).iter_rows(named=True)
     ]
     of = f" (the first {LISTED} of {len(comparison.rows)})" if len(comparison.rows) > LISTED else ""
     names = ["step", "stream", "rank", "tensor", "how", "relative", "distance", "blocks"]

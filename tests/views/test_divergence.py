@@ -61,6 +61,18 @@ def test_an_error_in_a_callback_is_shown_and_goes_away(parted):
     assert view._error == ""
 
 
+def test_an_error_stays_until_what_failed_succeeds(parted, monkeypatch):
+    view = DivergenceView(parted)
+    with monkeypatch.context() as broken:
+        broken.setattr("reprolab.views.divergence.heat", None)
+        view.stream = "params"
+    assert "TypeError" in view._error
+    view.step = 6
+    assert "TypeError" in view._error
+    view.stream = "grads_local"
+    assert view._error == ""
+
+
 def test_the_same_runs(same):
     view = DivergenceView(same)
     assert same.same

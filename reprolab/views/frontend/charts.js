@@ -3,27 +3,33 @@
 import { choose, h, isDark, listen, onTheme } from "./dom.js";
 
 const VEGA = Symbol.for("reprolab.vega");
+const asked = new WeakMap();
 
-// The library is some 0.9 MB: a page asks for it once, however many views it shows, and it comes
-// over the kernel's own connection, never from a network.
+// The library is some 0.9 MB: a page gets it once, however many views it shows, and it comes over
+// the kernel's own connection, never from a network. A view whose kernel has gone gets no answer;
+// those that come later must not wait for it, so each asks for itself until one has it.
 function vega(model) {
-  globalThis[VEGA] ??= new Promise((resolve, reject) => {
-    const receive = async (message, buffers) => {
-      if (message?.kind !== "vega") return;
-      model.off("msg:custom", receive);
-      const address = URL.createObjectURL(new Blob([buffers[0]], { type: "text/javascript" }));
-      try {
-        resolve((await import(address)).default ?? globalThis[Symbol.for("reprolab.vegaEmbed")]);
-      } catch (error) {
-        reject(error);
-      } finally {
-        URL.revokeObjectURL(address);
-      }
-    };
-    model.on("msg:custom", receive);
-    model.send({ kind: "vega" });
-  });
-  return globalThis[VEGA];
+  if (globalThis[VEGA]) return Promise.resolve(globalThis[VEGA]);
+  if (!asked.has(model)) {
+    asked.set(model, new Promise((resolve, reject) => {
+      const receive = async (message, buffers) => {
+        if (message?.kind !== "vega") return;
+        model.off("msg:custom", receive);
+        const address = URL.createObjectURL(new Blob([buffers[0]], { type: "text/javascript" }));
+        try {
+          await import(address);
+          resolve(globalThis[VEGA]);
+        } catch (error) {
+          reject(error);
+        } finally {
+          URL.revokeObjectURL(address);
+        }
+      };
+      model.on("msg:custom", receive);
+      model.send({ kind: "vega" });
+    }));
+  }
+  return asked.get(model);
 }
 
 export function chart(model, name, label, signal) {
