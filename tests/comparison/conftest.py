@@ -86,7 +86,7 @@ class Training:
     extra: tuple = ()
     change: Callable | None = None
     lie: Callable | None = None
-    close: bool = True
+    close: bool = False  # folding takes most of the time of a test
     metrics: Callable | None = None
 
     def write(self, lab, name="run"):
@@ -260,7 +260,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def sound(folder):
     """A run in which nothing is wrong: six steps on two ranks, checkpoints at 0, 3, 6."""
-    return Training(checkpoint_every=3).write(folder(), "sound")
+    return Training(checkpoint_every=3, close=True).write(folder(), "sound")
 
 
 @pytest.fixture

@@ -152,7 +152,7 @@ class Counting:
 
 
 def test_only_the_rows_and_chunks_of_the_first_difference_are_read(train, at, monkeypatch):
-    a = train("a", steps=30, checkpoint_every=10)
+    a = train("a", close=True, steps=30, checkpoint_every=10)
     change = at(10, "params", (0, 1), flip("w1", 40, 20))
     b = train("b", steps=30, checkpoint_every=10, change=change)
     read = Counting(monkeypatch)

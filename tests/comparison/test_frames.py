@@ -26,8 +26,8 @@ def pair(training, folder):
             tensors["w1"] *= np.float32(1.01)
 
     runs = [
-        training(width=40, lie=keep("a")).write(folder(), "a"),
-        training(width=40, lie=keep("b"), change=change).write(folder(), "b"),
+        training(close=True, width=40, lie=keep("a")).write(folder(), "a"),
+        training(close=True, width=40, lie=keep("b"), change=change).write(folder(), "b"),
     ]
     return compare(*runs), held
 

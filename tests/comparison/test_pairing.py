@@ -61,7 +61,7 @@ def test_a_stream_that_one_side_lacks_is_named_and_not_ruled_out(sound, train, a
 
 
 def test_a_rank_without_records_is_named(sound, train):
-    short = train("short")
+    short = train("short", close=True)
     for kind in ("ledger", "journal"):
         for file in (short.path / "attempts" / "000" / kind).glob("rank-00001*"):
             file.unlink()
@@ -76,12 +76,12 @@ def test_a_rank_without_records_is_named(sound, train):
 
 def test_a_run_that_is_still_being_written_or_crashed_is_compared(sound, train, at):
     act = at(3, "loss", (1,), nudge("loss"))
-    found = compare(sound, train("open", close=False, change=act))
+    found = compare(sound, train("open", change=act))
     assert (found.first.step, found.first.stream, found.first.rank) == (3, "loss", 1)
 
 
 def test_a_torn_journal_costs_its_last_record(sound, train):
-    crashed = train("crashed", close=False)
+    crashed = train("crashed")
     journal = crashed.path / "attempts" / "000" / "journal" / "rank-00001.bin"
     journal.write_bytes(journal.read_bytes()[:-40])
     found = compare(sound, crashed)
@@ -103,7 +103,7 @@ def test_a_damaged_ledger_costs_what_it_holds(sound, train):
 
 @pytest.mark.parametrize("ranks", [[1], [0, 1]])
 def test_damaged_fingerprints_cost_what_cannot_be_read(sound, train, at, ranks):
-    spoiled = train("spoiled", change=at(3, "loss", (0, 1), nudge("loss")))
+    spoiled = train("spoiled", close=True, change=at(3, "loss", (0, 1), nudge("loss")))
     for rank in ranks:
         chunks = spoiled.path / "fingerprints" / f"rank-{rank:05d}.zarr" / "loss" / "tensor_digest"
         for chunk in chunks.glob("c.*"):
