@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from reprolab.errors import CheckpointError, RunNotFound, UnsupportedFormat
 from reprolab.formats.checkpoint import CheckpointFile
 from reprolab.formats.contents import Contents
-from reprolab.formats.dtypes import numpy_dtype
+from reprolab.formats.folders import LocalFolder
 from reprolab.formats.nesting import joined, leaves, plain
+from reprolab.formats.zarr_arrays import ChunkCache, ZarrArray
+from reprolab.formats.zarr_metadata import describe, parse
 from reprolab.store import Checkpoint, Run, open_run
 from reprolab.vocabulary import Region, TensorSpec
 
@@ -42,9 +43,10 @@ def open_folder(folder: Path, path: str) -> CheckpointFile | None:
         return None
     checkpoint = run.checkpoint(int(folder.name))
     contents = Contents(path)
+    cache = ChunkCache()
     for stream in checkpoint.streams:
         for spec in checkpoint.layout(stream).tensors:
-            _add(checkpoint, stream, spec, contents)
+            _add(checkpoint, stream, spec, contents, cache)
     for name, leaf in leaves(checkpoint.state(), path):
         contents.metadata[joined("state", name)] = plain(leaf)
     contents.metadata |= {"run": run.name, "step": checkpoint.step}
@@ -58,13 +60,15 @@ def _run(folder: Path) -> Run | None:
         return None
 
 
-def _add(checkpoint: Checkpoint, stream: str, spec: TensorSpec, contents: Contents) -> None:
+def _add(
+    checkpoint: Checkpoint, stream: str, spec: TensorSpec, contents: Contents, cache: ChunkCache
+) -> None:
     name = spec.name if stream in _BARE else joined(stream, spec.name)
     own = checkpoint.ranks_of(stream, spec.name)
     if not own or _is_shared(checkpoint, stream, spec.name, own[0]):
-        contents.put(name, _Recorded(checkpoint, stream, spec, None))
+        contents.put(name, _Recorded(checkpoint, stream, spec, None, cache))
     for rank in own:
-        contents.put(f"{name}@rank-{rank}", _Recorded(checkpoint, stream, spec, rank))
+        contents.put(f"{name}@rank-{rank}", _Recorded(checkpoint, stream, spec, rank, cache))
 
 
 def _is_shared(checkpoint: Checkpoint, stream: str, name: str, owner: int) -> bool:
@@ -77,22 +81,32 @@ def _is_shared(checkpoint: Checkpoint, stream: str, name: str, owner: int) -> bo
 
 
 class _Recorded:
-    """A tensor of a recorded checkpoint."""
+    """A tensor of a recorded checkpoint, found and checked when it is first read."""
 
     def __init__(
-        self, checkpoint: Checkpoint, stream: str, spec: TensorSpec, rank: int | None
+        self,
+        checkpoint: Checkpoint,
+        stream: str,
+        spec: TensorSpec,
+        rank: int | None,
+        cache: ChunkCache,
     ) -> None:
         self.dtype = spec.dtype
         self.shape = spec.shape
         self._where = (stream, spec.name, rank)
         self._checkpoint = checkpoint
+        self._cache = cache
 
     @cached_property
-    def _array(self) -> Any:
-        return self._checkpoint.tensor(*self._where)
+    def _array(self) -> ZarrArray:
+        place = str(self._checkpoint.tensor(*self._where).store_path)
+        folder = LocalFolder(Path(place.removeprefix("file://")))
+        document = folder.open("zarr.json")
+        text = document.read(0, document.size).tobytes()
+        document.close()
+        description = describe(parse(text, folder.label), folder.label)
+        return ZarrArray(folder, description, self._cache, complete=True)
 
     def read(self, region: Region) -> np.ndarray:
         """The elements of a box, from the chunks that it overlaps."""
-        place = tuple(slice(a, a + n) for a, n in zip(region.offset, region.shape, strict=True))
-        found = np.asarray(self._array[place], numpy_dtype(self.dtype))
-        return np.ascontiguousarray(found).reshape(region.shape)
+        return self._array.read(region)

@@ -65,14 +65,24 @@ class ZarrArray:
         Its metadata.
     cache : ChunkCache
         Where decoded chunks are kept.
+    complete : bool
+        Whether a chunk that is not stored is missing, rather than all fill value.
     """
 
-    def __init__(self, folder: Folder, description: Description, cache: ChunkCache) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        description: Description,
+        cache: ChunkCache,
+        *,
+        complete: bool = False,
+    ) -> None:
         self.dtype = description.dtype
         self.shape = description.shape
         self._folder = folder
         self._description = description
         self._cache = cache
+        self._complete = complete
         self._kind = numpy_dtype(description.dtype)
 
     def read(self, region: Region) -> np.ndarray:
@@ -83,7 +93,7 @@ class ZarrArray:
         description = self._description
         for index, source, target in _overlaps(region, description.chunk):
             key = description.key(index)
-            held = self._folder.find(key)
+            held = self._folder.open(key) if self._complete else self._folder.find(key)
             if held is None:
                 found[target] = description.fill
                 continue

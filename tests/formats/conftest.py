@@ -3,6 +3,7 @@
 import os
 import warnings
 import zipfile
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import ml_dtypes  # noqa: F401
 import numpy as np
 import pytest
 
+from reprolab.errors import ReprolabError
 from reprolab.vocabulary import ITEMSIZE
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -223,6 +225,22 @@ def unpacked(tmp_path_factory):
     return folder_of
 
 
+@contextmanager
+def reads_or_refuses(place):
+    """Whatever a file holds: it is read, or it is refused by an error that says which file."""
+    try:
+        yield
+    except ReprolabError as refusal:
+        if str(place) not in str(refusal):
+            raise AssertionError(f"{refusal} does not name {place}") from refusal
+
+
 @pytest.fixture(scope="session")
 def make():
-    return SimpleNamespace(bits=bits, to_torch=to_torch, writers=WRITERS, formats=FORMATS)
+    return SimpleNamespace(
+        bits=bits,
+        to_torch=to_torch,
+        writers=WRITERS,
+        formats=FORMATS,
+        reads_or_refuses=reads_or_refuses,
+    )

@@ -13,7 +13,7 @@ import torch.distributed.checkpoint as dcp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reprolab.errors import DamagedData, RefusedPickle, ReprolabError
+from reprolab.errors import DamagedData, RefusedPickle
 from reprolab.formats import fingerprint_checkpoint, open_checkpoint
 from reprolab.kernels import fingerprint
 from reprolab.vocabulary import Region
@@ -173,7 +173,7 @@ def first_info(metadata):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda m: setattr(first_info(m), "relative_path", "../s/__0_0.distcp"), "out of its folder"),
+        (lambda m: setattr(first_info(m), "relative_path", "../s/__0_0.distcp"), "out of its"),
         (lambda m: setattr(first_info(m), "relative_path", "/etc/passwd"), "out of its folder"),
         (lambda m: setattr(first_info(m), "offset", 1 << 40), "truncated or its header lies"),
         (lambda m: setattr(first_info(m), "length", 1 << 60), "truncated or its header lies"),
@@ -182,7 +182,8 @@ def first_info(metadata):
         (lambda m: m.state_dict_metadata["w"].chunks.clear(), "incomplete"),
         (lambda m: m.state_dict_metadata["w"].chunks.append(
             m.state_dict_metadata["w"].chunks[0]), "incomplete"),
-        (lambda m: setattr(m.state_dict_metadata["w"], "size", torch.Size([3, 1 << 40])), "incomplete"),
+        (lambda m: setattr(
+            m.state_dict_metadata["w"], "size", torch.Size([3, 1 << 40])), "incomplete"),
         (lambda m: setattr(m.state_dict_metadata["w"], "size", "x"), "makes no sense"),
         (lambda m: setattr(m, "state_dict_metadata", None), "makes no sense"),
     ],
@@ -190,7 +191,7 @@ def first_info(metadata):
 def test_metadata_that_lies_is_refused(tmp_path, change, complaint):
     save({"w": torch.ones(3, 4)}, tmp_path / "s")
     rewrite(tmp_path / "s", change)
-    with pytest.raises(DamagedData, match=complaint):  # noqa: PT012
+    with pytest.raises(DamagedData, match=complaint):
         open_checkpoint(tmp_path / "s").read("w")
 
 
@@ -221,7 +222,7 @@ def test_an_item_of_another_shape_is_refused(tmp_path):
 
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
-def test_changed_metadata_reads_or_is_refused(written, tmp_path_factory, data):
+def test_changed_metadata_reads_or_is_refused(make, written, tmp_path_factory, data):
     source, _ = written("dcp")
     folder = tmp_path_factory.mktemp("changed")
     for path in source.iterdir():
@@ -231,10 +232,7 @@ def test_changed_metadata_reads_or_is_refused(written, tmp_path_factory, data):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     (folder / ".metadata").unlink()
     (folder / ".metadata").write_bytes(changed)
-    try:
-        with open_checkpoint(folder) as found:
-            for name in found.layout.names:
-                if np.prod([float(n) for n in found.read(name).shape]) < 1e6:
-                    found.read(name)
-    except ReprolabError as refusal:
-        assert str(folder) in str(refusal)
+    with make.reads_or_refuses(folder), open_checkpoint(folder) as found:
+        for name in found.layout.names:
+            if np.prod([float(n) for n in found.read(name).shape]) < 1e6:
+                found.read(name)

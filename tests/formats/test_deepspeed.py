@@ -67,7 +67,7 @@ def test_optimizer_states_stand_under_their_parameters(unpacked, name):
 
 
 def test_stages_of_one_training_differ_only_by_rounding(unpacked):
-    """The same model, data and seeds under ZeRO 2 and 3: a wrong order of parts would be far off."""
+    """The same model, data and seeds under ZeRO 2 and 3: a wrong order would be far off."""
     root = unpacked("deepspeed")
     with open_checkpoint(root / "s2_aligned") as two, open_checkpoint(root / "s3_groups") as three:
         for key in PARAMETERS:

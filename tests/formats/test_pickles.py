@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprolab.errors import DamagedData, RefusedPickle, ReprolabError
+from reprolab.errors import DamagedData, RefusedPickle
 from reprolab.formats.pickles import Maker, Record, load, stand_in
 
 plain = st.recursive(
@@ -161,24 +161,22 @@ def _nullcontext():
 
 
 def test_keys_that_would_hash_without_end_are_refused():
-    deep = b"N" + b"\x85" * 500_000
+    deep = b"N" + b"\x85" * 200_000
     with pytest.raises(DamagedData, match="as a key"):
         load(b"\x80\x02}" + deep + b"Ns.", {}, "test")
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_a_damaged_pickle_loads_or_is_refused(data):
+def test_a_damaged_pickle_loads_or_is_refused(make, data):
     whole = pickle.dumps({"a": [1, 2.5, ("x", b"y")], "b": {1, 2}, "c": OrderedDict(z=None)}, 4)
     table = {("collections", "OrderedDict"): Maker(dict), **ENCODE}
     changed = bytearray(whole[: data.draw(st.integers(0, len(whole)))])
     for _ in range(data.draw(st.integers(0, 3))):
         if changed:
             changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with make.reads_or_refuses("test"):
         load(bytes(changed), table, "test")
-    except ReprolabError as refusal:
-        assert "test" in str(refusal)
 
 
 def test_no_instruction_of_python_is_unaccounted_for():

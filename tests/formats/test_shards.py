@@ -51,7 +51,7 @@ def test_a_missing_shard_is_named(tmp_path):
 
 
 def test_a_tensor_that_its_shard_lacks_is_named(tmp_path):
-    first, second = halves(tmp_path)
+    first, _ = halves(tmp_path)
     index(tmp_path, {"a": first, "b": first})
     with pytest.raises(DamagedData, match=f"tensor a.*{first}"):
         open_checkpoint(tmp_path)
@@ -99,7 +99,7 @@ def test_files_that_do_not_belong_together_are_not_mixed(tmp_path):
 def test_a_name_in_two_files_is_refused(tmp_path):
     for name in ("model-00001-of-00002", "model-00002-of-00002"):
         save_file({"a": torch.ones(1)}, tmp_path / f"{name}.safetensors")
-    with pytest.raises(DamagedData, match="tensor a.*two files"):
+    with pytest.raises(DamagedData, match=r"tensor a.*two files"):
         open_checkpoint(tmp_path)
 
 
@@ -138,7 +138,7 @@ def test_shards_that_say_where_they_belong_are_put_together(tmp_path):
         assert (found.read("w") == whole.numpy()).all()
         assert (found.read("b") == 1).all()
     (tmp_path / "shard-00001-model-00001-of-00001.safetensors").unlink()
-    with pytest.raises(DamagedData, match="tensor w.*incomplete"):
+    with pytest.raises(DamagedData, match=r"tensor w.*incomplete"):
         open_checkpoint(tmp_path)
 
 

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprolab.errors import DamagedData, RefusedPickle, ReprolabError, UnsupportedFormat
-from reprolab.formats import open_checkpoint
+from reprolab.errors import DamagedData, RefusedPickle, UnsupportedFormat
+from reprolab.formats import nesting, open_checkpoint
 from reprolab.vocabulary import Region
 
 
@@ -214,7 +214,8 @@ def test_names_that_meet_when_joined_are_refused(tmp_path):
         open_checkpoint(path)
 
 
-def test_lists_within_lists_cannot_spell_out_endless_names(tmp_path):
+def test_lists_within_lists_cannot_spell_out_endless_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(nesting, "_MOST", 10_000)
     for value in ([1], []):
         for _ in range(30):
             value = [value, value]
@@ -227,15 +228,17 @@ def test_lists_within_lists_cannot_spell_out_endless_names(tmp_path):
         open_checkpoint(saved(tmp_path, value))
 
 
-def test_long_lists_of_numbers_stay_one_thing(tmp_path):
-    found = open_checkpoint(saved(tmp_path, {"order": list(range(3_000_000)), "lr": 0.5}))
-    assert found.metadata == {"order": "<3000000 values>", "lr": 0.5}
+def test_long_lists_of_numbers_stay_one_thing(tmp_path, monkeypatch):
+    monkeypatch.setattr(nesting, "_MOST", 10_000)
+    found = open_checkpoint(saved(tmp_path, {"order": list(range(20_000)), "lr": 0.5}))
+    assert found.metadata == {"order": "<20000 values>", "lr": 0.5}
 
 
 def test_a_member_named_twice_is_refused(tmp_path):
     path = tmp_path / "twice.pt"
-    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(path, "w") as archive:
-        for _ in range(2):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a/data.pkl", pickle.dumps({}, 2))
+        with pytest.warns(UserWarning, match="Duplicate"):
             archive.writestr("a/data.pkl", pickle.dumps({}, 2))
     with pytest.raises(DamagedData, match="two members"):
         open_checkpoint(path)
@@ -255,7 +258,7 @@ def test_compressed_archives_are_read_too(tmp_path):
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_a_changed_file_reads_or_is_refused(tmp_path_factory, data):
+def test_a_changed_file_reads_or_is_refused(make, tmp_path_factory, data):
     buffer = io.BytesIO()
     torch.save({"w": torch.arange(6).reshape(2, 3), "lr": 0.1}, buffer)
     changed = bytearray(buffer.getvalue())
@@ -263,9 +266,6 @@ def test_a_changed_file_reads_or_is_refused(tmp_path_factory, data):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     path = tmp_path_factory.mktemp("changed") / "file.pt"
     path.write_bytes(changed)
-    try:
-        with open_checkpoint(path) as found:
-            for name in found.layout.names:
-                found.read(name)
-    except ReprolabError as refusal:
-        assert "file.pt" in str(refusal)
+    with make.reads_or_refuses("file.pt"), open_checkpoint(path) as found:
+        for name in found.layout.names:
+            found.read(name)

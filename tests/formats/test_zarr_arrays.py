@@ -52,6 +52,11 @@ def store(folder, chunk, codecs, shape=(4,), chunks=(4,)):
     return folder
 
 
+def sharding(chunk, codecs, index_codecs):
+    options = {"chunk_shape": [chunk], "codecs": codecs, "index_codecs": index_codecs}
+    return {"name": "sharding_indexed", "configuration": options}
+
+
 def refused_without_memory(folder, error=DamagedData):
     tracemalloc.start()
     try:
@@ -80,8 +85,7 @@ def test_the_bombs_are_bombs(bomb):
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_bomb_within_a_shard_is_refused(tmp_path, bomb):
-    inner = {"name": "sharding_indexed", "configuration": {
-        "chunk_shape": [2], "codecs": [LITTLE, {"name": bomb.split()[0]}], "index_codecs": [LITTLE]}}  # fmt: skip
+    inner = sharding(2, [LITTLE, {"name": bomb.split()[0]}], [LITTLE])
     size = len(BOMBS[bomb])
     index = np.array([[0, size], [0, size]], "<u8").tobytes()
     refused_without_memory(store(tmp_path / "a", BOMBS[bomb] + index, [inner]))
@@ -89,15 +93,13 @@ def test_a_bomb_within_a_shard_is_refused(tmp_path, bomb):
 
 @pytest.mark.parametrize("entry", [(0, 1 << 60), (1 << 60, 8), (1 << 63, 1 << 63), (33, 8)])
 def test_a_shard_index_that_lies_is_refused(tmp_path, entry):
-    inner = {"name": "sharding_indexed", "configuration": {
-        "chunk_shape": [2], "codecs": [LITTLE], "index_codecs": [LITTLE]}}  # fmt: skip
+    inner = sharding(2, [LITTLE], [LITTLE])
     index = np.array([entry, entry], "<u8").tobytes()
     refused_without_memory(store(tmp_path / "a", bytes(8) + index, [inner]))
 
 
 def test_an_absurd_shard_index_is_refused(tmp_path):
-    inner = {"name": "sharding_indexed", "configuration": {
-        "chunk_shape": [1], "codecs": [LITTLE], "index_codecs": [LITTLE, {"name": "crc32c"}]}}  # fmt: skip
+    inner = sharding(1, [LITTLE], [LITTLE, {"name": "crc32c"}])
     folder = store(tmp_path / "a", bytes(64), [inner], (1 << 40,), (1 << 40,))
     found = open_checkpoint(folder)
     with pytest.raises(DamagedData, match="too short for its index"):
