@@ -144,7 +144,8 @@ def _element(element: Any) -> list[list[str]]:
     if element.index:
         facts.insert(0, ["element", str(list(element.index))])
     if element.ulp is not None:
-        facts.append(["apart by", f"{element.ulp} ulp"])
+        ulp = str(element.ulp) if element.ulp < 1_000_000 else number(element.ulp)
+        facts.append(["apart by", f"{ulp} ulp"])
     return facts
 
 

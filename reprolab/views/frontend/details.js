@@ -23,7 +23,7 @@ export function details(model, signal) {
       h("p", { class: "rl-says" }, cell.says),
       facts,
       cell.blocks.length ? blocks(cell) : "",
-      cell.rows.length ? numbers(cell) : "",
+      cell.rows.length && cell.blocks.length > 1 ? numbers(cell) : "",
     );
     stale();
   }
