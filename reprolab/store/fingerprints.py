@@ -62,13 +62,11 @@ class FingerprintReader:
         self.run = run
         self.rank = rank
         # Journals first: one that is folded and removed from here on stays open, and one that was
-        # folded before is in the arrays by now.
+        # folded before is in the arrays by now. Where a row is in both it is the same.
         journals = _journals(run, rank)
         found: dict[str, dict[int, dict[int, _Folded | _Journaled]]] = {}
-        folded: set[tuple[str, int]] = set()
         for stream, source in _folded_streams(run, rank):
             index = source.index
-            folded |= {(stream, attempt) for attempt in index.attempts}
             columns = ("step", "attempt", "layout", "stream_digest")
             rows = zip(*(source.whole(name).tolist() for name in columns), strict=True)
             for row, (step, attempt, layout, digest) in enumerate(rows):
@@ -77,9 +75,8 @@ class FingerprintReader:
                 )
         for attempt, journal in journals:
             for entry in journal.entries:
-                if (entry.stream, attempt) not in folded:
-                    steps = found.setdefault(entry.stream, {})
-                    steps.setdefault(entry.step, {})[attempt] = _Journaled(journal, entry)
+                steps = found.setdefault(entry.stream, {})
+                steps.setdefault(entry.step, {})[attempt] = _Journaled(journal, entry)
         order = {stream: place for place, stream in enumerate(STREAMS)}
         self._found = {
             stream: dict(sorted(found[stream].items()))

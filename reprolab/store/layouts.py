@@ -50,14 +50,17 @@ def roll_up(layout: Layout, fingerprint: Fingerprint) -> Fingerprint:
     digest = np.zeros(tensors, np.uint64)
     moments = np.zeros((tensors, len(MOMENTS)))
     sketch = np.zeros((tensors, LANES))
-    if len(filled):
-        # Empty tensors have no rows, so the others' starts cut all rows.
-        cuts = starts[filled]
+    if not len(filled):
+        return Fingerprint(digest, moments, sketch)
+    # Empty tensors have no rows, so the others' starts cut all rows.
+    cuts = starts[filled]
+    # Sums of huge values may overflow, and then say so themselves.
+    with np.errstate(over="ignore", invalid="ignore"):
         digest[filled] = np.add.reduceat(fingerprint.digest, cuts)
         moments[filled] = np.add.reduceat(fingerprint.moments, cuts, axis=0)
-        for column, reduce in ((_MIN, np.minimum), (_MAX, np.maximum)):
-            moments[filled, column] = reduce.reduceat(fingerprint.moments[:, column], cuts)
         sketch[filled] = np.add.reduceat(fingerprint.sketch, cuts, axis=0)
+    for column, reduce in ((_MIN, np.minimum), (_MAX, np.maximum)):
+        moments[filled, column] = reduce.reduceat(fingerprint.moments[:, column], cuts)
     return Fingerprint(digest, moments, sketch)
 
 

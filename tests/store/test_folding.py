@@ -201,6 +201,8 @@ def test_a_fold_that_stops_anywhere_loses_and_doubles_nothing(tmp_path, make, mo
         assert contents(FingerprintReader(run, 0)) == expected
         fold_all(run)
         assert contents(FingerprintReader(run, 0)) == expected
+        rows = folded.read_index(paths.fingerprints(run, 0) / "params").rows
+        assert rows == (3 + 18 if attempt else 3)
         if finished:
             break
     assert stops > 40
