@@ -19,7 +19,7 @@
        |         |
        |      causality -> verdict
        |
-    distances -> frames   only when asked for
+    distances -> cells -> frames   rows, growth, heat: only when asked for
 """
 
 from reprolab.comparison.bits import Element

@@ -13,6 +13,7 @@ import polars as pl
 from reprolab.comparison import frames, metrics, search, settings, verdict
 from reprolab.comparison.causality import Origin, origin, where
 from reprolab.comparison.distances import APART, KINDS, NONFINITE
+from reprolab.comparison.endings import ending
 from reprolab.comparison.first import FirstDifference, describe, scalars
 from reprolab.comparison.outcome import Extent, Outcome
 from reprolab.comparison.pairing import Pairing, check_streams, pair_ranks, pair_runs
@@ -117,6 +118,9 @@ def _result(
         if pairing.by_rank:
             unequal = metrics.differences(sides["a"], sides["b"], pairing.steps)
     losses = metrics.losses(sides)
+    ended = [ending(a, None if reference is not None else "a", context)]
+    if reference is None:
+        ended.append(ending(b, "b", context))
     first = describe(*found) if found else _by_loss(unequal) if with_losses else None
     start, agreed = _origin(pairing, first)
     if first is not None and start is not None:
@@ -151,6 +155,7 @@ def _result(
         metrics=unequal,
         losses=_last_losses(losses),
         notes=tuple(pairing.notes),
+        endings=tuple(text for text in ended if text),
         damage=tuple(context.damage),
     )
     return Comparison(a, b, pairing, outcome, losses, verdict.write(outcome))

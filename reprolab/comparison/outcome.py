@@ -77,4 +77,7 @@ class Outcome:
     losses: tuple[int, float, float] | None
     """Last step with a loss on both sides, and the mean losses there."""
     notes: tuple[str, ...]
+    """What was not compared."""
+    endings: tuple[str, ...]
+    """How a run ended, where not all of its ranks finished."""
     damage: tuple[str, ...]

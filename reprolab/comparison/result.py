@@ -97,9 +97,9 @@ class Comparison:
 
     @property
     def notes(self) -> list[str]:
-        """What was not compared, and what was damaged and skipped."""
+        """What was not compared, how runs ended early, and what was damaged and skipped."""
         skipped = [f"damaged and skipped: {line}" for line in self._pairing.context.damage]
-        return [*self._pairing.notes, *skipped]
+        return [*self._pairing.notes, *self._outcome.endings, *skipped]
 
     @property
     def rows(self) -> pl.DataFrame:

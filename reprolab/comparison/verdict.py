@@ -298,6 +298,8 @@ def _metrics(found: Outcome) -> str:
 def _open(found: Outcome) -> Iterator[str]:
     if found.notes:
         yield f"not compared: {'; '.join(found.notes)}"
+    if found.endings:
+        yield "; ".join(found.endings)
     if found.damage:
         amount = phrasing.count(len(found.damage), "damaged record")
         verb = "was" if len(found.damage) == 1 else "were"

@@ -87,6 +87,7 @@ class Training:
     change: Callable | None = None
     lie: Callable | None = None
     close: bool = False  # folding takes most of the time of a test
+    reason: str = "finished"
     metrics: Callable | None = None
 
     def write(self, lab, name="run"):
@@ -119,7 +120,7 @@ class Training:
             self._train(writers, everywhere)
             if self.close:
                 for writer in writers:
-                    writer.fact("end", self.steps, reason="finished")
+                    writer.fact("end", self.steps, reason=self.reason)
                     writer.close()
             else:
                 for writer in writers:

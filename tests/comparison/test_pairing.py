@@ -78,6 +78,16 @@ def test_a_run_that_is_still_being_written_or_crashed_is_compared(sound, train, 
     act = at(3, "loss", (1,), nudge("loss"))
     found = compare(sound, train("open", change=act))
     assert (found.first.step, found.first.stream, found.first.rank) == (3, "loss", 1)
+    assert said(found, "b (open) is unfinished on ranks 0-1")
+
+
+def test_how_a_run_ended_is_said(sound, train):
+    run = train("failed", close=True, reason="ValueError: no more data")
+    found = compare(sound, run)
+    assert found.same
+    assert said(found, "b (failed) ended early, on ranks 0-1: ValueError: no more data")
+    assert "ValueError" in found.verdict
+    assert compare(sound, sound).notes == []
 
 
 def test_a_torn_journal_costs_its_last_record(sound, train):
