@@ -5,7 +5,7 @@
 ``report``         the same as one self-contained HTML page
 ================== ===============================================================================
 
-Everything that moves, moves in the page: ``frontend/`` holds its sources, :mod:`.heat` the map as
+Everything that moves, moves in the page: ``page/`` holds its sources, :mod:`.heat` the map as
 bytes, :mod:`.charts` the line charts, :mod:`.cell` one cell in words and numbers. Nothing is
 loaded from a network, and names from files are only ever shown as text.
 """

@@ -18,6 +18,7 @@ from reprolab.views.summary import opening, summary
 if TYPE_CHECKING:
     from reprolab.comparison import Comparison
 
+
 def _shown(act: Callable[..., None]) -> Callable[..., None]:
     """Let an error in a callback be seen: Jupyter would drop it."""
 

@@ -1,6 +1,6 @@
 """Puts the page side together: our own modules into one, the style sheet, the chart library.
 
-The sources in ``frontend/`` are ordinary ES modules. A widget and a report each need one module
+The sources in ``page/`` are ordinary ES modules. A widget and a report each need one module
 without a server to import from, so the modules an entry needs are joined in dependency order.
 """
 
@@ -21,7 +21,7 @@ def module(entry: str) -> str:
     Parameters
     ----------
     entry : str
-        A file of ``frontend/``, for example ``"widget.js"``.
+        A file of ``page/``, for example ``"widget.js"``.
 
     Raises
     ------
@@ -62,4 +62,4 @@ def vega() -> str:
 
 
 def _source(name: str) -> str:
-    return (files(__package__) / "frontend" / name).read_text(encoding="utf-8")
+    return (files(__package__) / "page" / name).read_text(encoding="utf-8")

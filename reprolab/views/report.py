@@ -96,7 +96,7 @@ def report(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
         sections="\n".join(_sections(comparison, shown)),
         data=_json(_stored(comparison, shown)),
         vega=_script(frontend.vega()),
-        module=_script(frontend.module("page.js")),
+        module=_script(frontend.module("report.js")),
     )
     target = Path(path)
     target.write_text(page, encoding="utf-8")

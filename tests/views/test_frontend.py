@@ -8,7 +8,7 @@ import pytest
 
 from reprolab.views import frontend
 
-ENTRIES = ("widget.js", "page.js")
+ENTRIES = ("widget.js", "report.js")
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
