@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from reprolab.errors import RecordingFailed
-from reprolab.store.durable import write_all
+from reprolab.store.durable import sync_handle, write_all
 
 _PENDING_LIMIT = 4 << 20
 
@@ -72,7 +72,7 @@ class AppendedFile:
         self.flush()
         if self._handle is not None:
             try:
-                os.fsync(self._handle)
+                sync_handle(self._handle)
             except OSError as error:
                 raise RecordingFailed(
                     f"the disk did not confirm what was written ({error.strerror})", path=self.path

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from reprolab.errors import LabError, RunExists, RunNotFound
 from reprolab.policy import Policy
@@ -166,13 +166,19 @@ def _begin(
             message = _failure(error)
     answers = exchange(rendezvous, "begin/created", message, timeout)
     _raise_first(answers, run)
+    index = answers[0]["attempt"]
     try:
-        writer = RunWriter(run, answers[0]["attempt"], rendezvous, timeout)
+        writer = RunWriter(run, index, rendezvous, timeout)
+        message = {}
     except Exception as error:
-        _raise_first(exchange(rendezvous, "begin/opened", _failure(error), timeout), run)
-        raise
-    _raise_first(exchange(rendezvous, "begin/opened", {}, timeout), run)
-    return writer
+        writer = None
+        message = _failure(error)
+    answers = exchange(rendezvous, "begin/opened", message, timeout)
+    if rendezvous.rank == 0 and index == 0 and any(answers):
+        # Nothing is in it, and its name is wanted for the next try.
+        shutil.rmtree(run, ignore_errors=True)
+    _raise_first(answers, run)
+    return cast("RunWriter", writer)
 
 
 def _failure(error: Exception) -> dict[str, Any]:

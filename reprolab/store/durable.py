@@ -7,8 +7,11 @@ a link that it made; the name then exists, which is what a reader looks at.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import os
+import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +26,7 @@ def write_file(path: Path, *pieces: bytes | memoryview, sync: bool = True) -> No
     try:
         write_all(handle, pieces)
         if sync:
-            os.fsync(handle)
+            sync_handle(handle)
     finally:
         os.close(handle)
 
@@ -67,11 +70,21 @@ def publish_file(path: Path, data: bytes) -> None:
         raise
 
 
+def sync_handle(handle: int) -> None:
+    """Make the bytes of an open file durable."""
+    if sys.platform == "darwin":
+        # There fsync leaves the bytes in the disk's own cache.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+            return
+    os.fsync(handle)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(handle)
+        sync_handle(handle)
     except OSError as error:
         # Some network file systems cannot sync a folder and need not.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
@@ -96,7 +109,7 @@ def _sync(name: Path) -> None:
         return
     handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(handle)
+        sync_handle(handle)
     finally:
         os.close(handle)
 

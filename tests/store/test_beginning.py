@@ -120,6 +120,7 @@ def test_a_rank_that_does_not_see_the_lab_fails_on_every_rank(tmp_path, make, on
         assert isinstance(failure, LabError)
         assert failure.where["rank"] == 1
         assert "FileNotFoundError" in str(failure)
+    assert open_lab(tmp_path / "0").names() == []
 
 
 def test_a_rank_that_does_not_come_is_named(tmp_path, make, on_ranks):

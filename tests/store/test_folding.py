@@ -185,7 +185,7 @@ def test_a_fold_that_stops_anywhere_loses_and_doubles_nothing(tmp_path, make, mo
         fold_all(start)
         record(start, 1, [(step, "params", wider) for step in range(2, 20)], make, seed=1)
     expected = contents(FingerprintReader(start, 0))
-    for stops in count():
+    for stops in count(step=1 + attempt):
         run = shutil.copytree(start, tmp_path / str(stops))
         with monkeypatch.context() as patched:
             power = Power(stops)
