@@ -1,8 +1,9 @@
 """Speed of the kernels against a plain read of the same buffers, and against their peers.
 
 Run ``python benchmarks/kernels.py`` for a table, with ``--json`` for one flat JSON object. All
-contestants take turns in every round, on one thread; a ratio is the median over the rounds of the
-ratio within a round, so that whatever else the machine does meets all of them alike.
+contestants take turns in every round, on one thread, and are charged its processor time; a ratio
+is the median over the rounds of the ratio within a round. So whatever else the machine does counts
+little, and alike.
 
 Buffers hold normal numbers, and in the second of each pair every element is a few units in the
 last place off: what a changed order of summation leaves behind, and the most work the histogram
@@ -51,9 +52,9 @@ def as_numpy(tensor: torch.Tensor) -> np.ndarray:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
+    start = time.thread_time()
     work()
-    return time.perf_counter() - start
+    return time.thread_time() - start
 
 
 def measure(dtype: torch.dtype, mebibytes: int, rounds: int) -> dict[str, list[float]]:

@@ -136,10 +136,48 @@ INLINE int64_t count_kinds(difference_tally *t, const uint8_t *kind, int classes
         return count_kinds(t, kind, ulp_class(any), flipped) - (int64_t)zeros;                   \
     }
 
-BITS_OF_TILE(bits_8, uint8_t, uint32_t, exponent_32)
-BITS_OF_TILE(bits_16, uint16_t, uint32_t, exponent_32)
 BITS_OF_TILE(bits_32, uint32_t, uint32_t, exponent_32)
 BITS_OF_TILE(bits_64, uint64_t, uint64_t, exponent_64)
+
+/* The same for floats of at most 16 bits, whose few classes are counted threshold by threshold. */
+#define BITS_OF_NARROW_TILE(name, element)                                                       \
+    INLINE int64_t name(difference_tally *t, const uint8_t *restrict a,                          \
+                        const uint8_t *restrict b, uint64_t sign) {                              \
+        const element top = (element)sign, magnitude = (element)(sign - 1);                      \
+        uint16_t apart[TILE];                                                                    \
+        uint16_t largest = 0, any = 0, flipped = 0, zeros = 0;                                   \
+        for (size_t i = 0; i < TILE; i++) {                                                      \
+            element x, y;                                                                        \
+            memcpy(&x, a + i * sizeof x, sizeof x);                                              \
+            memcpy(&y, b + i * sizeof y, sizeof y);                                              \
+            const uint16_t m = x & magnitude, n = y & magnitude, both = m + n;                   \
+            const uint16_t flip = (uint16_t)-(((x ^ y) & top) != 0);                             \
+            const uint16_t gap = (uint16_t)((m > n ? m : n) - (m > n ? n : m)) & (uint16_t)~flip; \
+            const uint16_t ulp = gap | (both & flip);                                            \
+            largest = ulp > largest ? ulp : largest;                                             \
+            any |= gap;                                                                          \
+            flipped -= flip;                                                                     \
+            zeros += (both == 0) & flip;                                                         \
+            apart[i] = gap;                                                                      \
+        }                                                                                        \
+        if (largest > t->max_ulp) t->max_ulp = largest;                                          \
+        t->histogram[SIGN_FLIP] += flipped;                                                      \
+        int64_t above = 0, differing = flipped;                                                  \
+        for (int k = ulp_class(any); k > 0; k--) {                                               \
+            const uint16_t threshold = (uint16_t)(1u << (k - 1));                                \
+            uint16_t found = 0;                                                                  \
+            for (size_t i = 0; i < TILE; i++) found += apart[i] >= threshold;                    \
+            t->histogram[k] += found - above;                                                    \
+            above = found;                                                                       \
+        }                                                                                        \
+        differing += above;                                                                      \
+        t->histogram[0] += TILE - differing;                                                     \
+        t->differing += differing;                                                               \
+        return differing - zeros;                                                                \
+    }
+
+BITS_OF_NARROW_TILE(bits_8, uint8_t)
+BITS_OF_NARROW_TILE(bits_16, uint16_t)
 
 /* Everything about values, for a whole tile. Returns 0, and adds nothing, where something is not
    finite. With `exact`, there are no tolerances, and the bits tell which elements are beyond. */
@@ -153,8 +191,9 @@ INLINE int values_of_tile(difference_tally *t, const uint8_t *a, const uint8_t *
             vd x = load_elements(a + (i + part * STEP) * size, dtype);
             vd y = load_elements(b + (i + part * STEP) * size, dtype);
             vd gap = (vd)((vu)(x - y) & ~TOP);
-            gaps[part] = add_product(gaps[part], gap, gap);
-            squares[part] = add_product(squares[part], x, x);
+            gaps[part] += gap * gap;
+            squares[part] =
+                dtype == FLOAT64 ? squares[part] + x * x : add_product(squares[part], x, x);
             largest[part] = greater(gap, largest[part]);
             if (!exact) beyond[part] -= (vi)(gap > atol + rtol * (vd)((vu)y & ~TOP));
         }
@@ -174,20 +213,70 @@ INLINE int values_of_tile(difference_tally *t, const uint8_t *a, const uint8_t *
     return 1;
 }
 
+/* The same for floats of at most 16 bits and no tolerances, in float32; also returns 0 where squares
+   could leave its range. */
+INLINE int narrow_values_of_tile(difference_tally *t, const uint8_t *a, const uint8_t *b,
+                                 int dtype) {
+    const size_t size = itemsize(dtype);
+    vs gaps[FLOAT_PARTS] = {{0}}, squares[FLOAT_PARTS] = {{0}};
+    vs gap_max[FLOAT_PARTS] = {{0}}, size_max[FLOAT_PARTS] = {{0}};
+    for (size_t i = 0; i < TILE; i += LANES)
+        for (int part = 0; part < FLOAT_PARTS; part++) {
+            const size_t at = (i + part * FLOAT_STEP) * size;
+            const vs x = dtype == BFLOAT16 ? floats_from_halves(a + at) : load_s(a + at);
+            const vs y = dtype == BFLOAT16 ? floats_from_halves(b + at) : load_s(b + at);
+            const vs gap = (vs)((vu32)(x - y) & ~TOP_32);
+            gaps[part] += gap * gap;
+            squares[part] = add_product_s(squares[part], x, x);
+            gap_max[part] = greater_s(gap, gap_max[part]);
+            size_max[part] = greater_s((vs)((vu32)x & ~TOP_32), size_max[part]);
+        }
+    double gap_total = 0, square_total = 0;
+    float gap_most = 0, size_most = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        const int part = lane / FLOAT_STEP, at = lane % FLOAT_STEP;
+        gap_total += gaps[part][at];
+        square_total += squares[part][at];
+        gap_most = gap_max[part][at] > gap_most ? gap_max[part][at] : gap_most;
+        size_most = size_max[part][at] > size_most ? size_max[part][at] : size_most;
+    }
+    const float low = 0x1p-50f, high = 0x1p50f;
+    if (!isfinite(gap_total) || !isfinite(square_total)) return 0;
+    if (gap_most > high || size_most > high) return 0;
+    if ((gap_most < low && gap_most > 0) || (size_most < low && size_most > 0)) return 0;
+    t->sum_sq_diff += gap_total;
+    t->sum_sq_a += square_total;
+    if (gap_most > t->max_abs) t->max_abs = gap_most;
+    return 1;
+}
+
+INLINE int is_narrow(int dtype) { return is_float(dtype) && itemsize(dtype) <= 2; }
+
 INLINE int tally_tile(difference_tally *t, const uint8_t *a, const uint8_t *b, int dtype,
                       double atol, double rtol) {
-    double p[TILE] __attribute__((aligned(64))), q[TILE] __attribute__((aligned(64)));
-    const uint8_t *x = a, *y = b;
-    int finite, loaded = dtype;
-    if (!is_float(dtype)) return 0;
-    if (!is_direct(dtype)) {
-        decode(a, dtype, TILE, p);
-        decode(b, dtype, TILE, q);
-        x = (const uint8_t *)p, y = (const uint8_t *)q, loaded = FLOAT64;
-    }
     const int exact = atol == 0 && rtol == 0;
-    if (exact) finite = values_of_tile(t, x, y, loaded, 0, 0, 1);
-    else finite = values_of_tile(t, x, y, loaded, atol, rtol, 0);
+    int finite = 0;
+    if (!is_float(dtype)) return 0;
+    if (exact && dtype == BFLOAT16) {
+        finite = narrow_values_of_tile(t, a, b, BFLOAT16);
+    } else if (exact && is_narrow(dtype)) {
+        float p[TILE] __attribute__((aligned(64))), q[TILE] __attribute__((aligned(64)));
+        decode_floats(a, dtype, TILE, p);
+        decode_floats(b, dtype, TILE, q);
+        finite = narrow_values_of_tile(t, (const uint8_t *)p, (const uint8_t *)q, FLOAT32);
+    }
+    if (!finite) {
+        double p[TILE] __attribute__((aligned(64))), q[TILE] __attribute__((aligned(64)));
+        const uint8_t *x = a, *y = b;
+        int loaded = dtype;
+        if (!is_direct(dtype)) {
+            decode(a, dtype, TILE, p);
+            decode(b, dtype, TILE, q);
+            x = (const uint8_t *)p, y = (const uint8_t *)q, loaded = FLOAT64;
+        }
+        if (exact) finite = values_of_tile(t, x, y, loaded, 0, 0, 1);
+        else finite = values_of_tile(t, x, y, loaded, atol, rtol, 0);
+    }
     if (!finite) return 0;
     const uint64_t sign = sign_bit(dtype);
     int64_t apart = 0;
@@ -216,6 +305,8 @@ INLINE void tally_of(difference_tally *t, const uint8_t *a, const uint8_t *b, in
             t->first = (int64_t)(done + at);
         }
     }
+    /* So that it does not depend on which tiles float32 could do. */
+    if (is_narrow(dtype)) t->max_abs = (float)t->max_abs;
 }
 
 #endif

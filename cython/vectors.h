@@ -65,6 +65,7 @@ INLINE vs floats_from_halves(const void *p) {
 }
 INLINE vd lesser(vd a, vd b) { return (vd)_mm512_min_pd((__m512d)a, (__m512d)b); }
 INLINE vd greater(vd a, vd b) { return (vd)_mm512_max_pd((__m512d)a, (__m512d)b); }
+INLINE vs greater_s(vs a, vs b) { return (vs)_mm512_max_ps((__m512)a, (__m512)b); }
 INLINE vd add_product(vd c, vd a, vd b) {
     return (vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
 }
@@ -100,6 +101,10 @@ INLINE vs floats_from_halves(const void *p) {
 }
 INLINE vd lesser(vd a, vd b) { return (vd)choose(a < b, (vu)a, (vu)b); }
 INLINE vd greater(vd a, vd b) { return (vd)choose(a > b, (vu)a, (vu)b); }
+INLINE vs greater_s(vs a, vs b) {
+    const vu32 mask = (vu32)(a > b);
+    return (vs)(((vu32)a & mask) | ((vu32)b & ~mask));
+}
 #if defined(__FMA__)
 INLINE vd add_product(vd c, vd a, vd b) {
     return (vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);

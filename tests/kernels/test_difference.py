@@ -27,8 +27,9 @@ def assert_is_the_twin_s(a, b, **tolerances):
         assert getattr(found, name) == getattr(twin, name), name
     assert (-1 if found.first is None else found.first) == twin.first
     np.testing.assert_array_equal(found.ulp_histogram, twin.histogram)
-    np.testing.assert_allclose(found.sum_sq_diff, twin.sum_sq_diff, rtol=1e-12)
-    np.testing.assert_allclose(found.sum_sq_a, twin.sum_sq_a, rtol=1e-12)
+    rtol = 2.0**-18 if a.dtype.name in FLOATS and a.itemsize <= 2 else 1e-12
+    np.testing.assert_allclose(found.sum_sq_diff, twin.sum_sq_diff, rtol=rtol)
+    np.testing.assert_allclose(found.sum_sq_a, twin.sum_sq_a, rtol=rtol)
     assert found.count == a.size == found.ulp_histogram.sum()
     assert found.differing == found.count - found.ulp_histogram[0]
 
@@ -78,6 +79,16 @@ def test_compiled_is_the_twin_where_signs_and_zeros_change(random_array, dtype, 
         a[rng.random(a.size) < 0.5] = 0
     b = np.where(rng.random(a.size) < share, -a, a).astype(a.dtype)
     assert_is_the_twin_s(a, b, atol=0.0, rtol=0.0)
+
+
+@pytest.mark.parametrize("power", [-120, -100, -60, -30, 0, 30, 60, 120])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_compiled_is_the_twin_at_any_size(random_array, dtype, power):
+    a = (random_array("float64", (4096,), 6) * 2.0**power).astype(dtype)
+    b = a.copy()
+    b.view(f"u{a.itemsize}")[::3] ^= 1
+    assert_is_the_twin_s(a, b, atol=0.0, rtol=0.0)
+    assert_is_the_twin_s(a, b, atol=2.0**power * 1e-3, rtol=0.0)
 
 
 @settings(max_examples=60, deadline=None)
