@@ -120,6 +120,7 @@ def train(
             for p, g in zip(params, clean, strict=True)
         ]
     for writer in writers:
+        writer.fact("end", steps, reason="finished")
         writer.close()
     return lab / run
 
