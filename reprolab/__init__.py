@@ -15,6 +15,8 @@ two runs in causal order, and reads stored *checkpoints* only where the exact el
 ``Comparison``       what ``compare`` returns: a verdict, the first difference, rows
 ``DivergenceView``   a comparison to look at and scrub through, in JupyterLab
 ``report``           a comparison as one self-contained HTML page
+``stragglers``       who was late in a run or a trace, what it cost, what to do
+``Stragglers``       what ``stragglers`` returns: a verdict, evidence, what-if, cost, plan
 ``ReprolabError``    base of all errors
 ===================  ==============================================================================
 """
@@ -30,6 +32,7 @@ from reprolab.errors import ReprolabError
 if TYPE_CHECKING:
     from reprolab.capture import record
     from reprolab.comparison import Comparison, compare
+    from reprolab.diagnosis.straggling import Stragglers, stragglers
     from reprolab.policy import Policy
     from reprolab.store import open_lab, open_run
     from reprolab.views import DivergenceView, report
@@ -45,6 +48,8 @@ _HOMES = {
     "Comparison": "reprolab.comparison",
     "DivergenceView": "reprolab.views",
     "report": "reprolab.views",
+    "stragglers": "reprolab.diagnosis.straggling",
+    "Stragglers": "reprolab.diagnosis.straggling",
 }
 
 __all__ = [
@@ -52,11 +57,13 @@ __all__ = [
     "DivergenceView",
     "Policy",
     "ReprolabError",
+    "Stragglers",
     "compare",
     "open_lab",
     "open_run",
     "record",
     "report",
+    "stragglers",
 ]
 
 

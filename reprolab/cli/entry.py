@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 
 import reprolab
-from reprolab.cli import compare, demo, lab, runs, show
+from reprolab.cli import compare, demo, imports, lab, runs, show, stragglers
 from reprolab.cli.rendering import printable
 from reprolab.errors import ReprolabError
 
 SAME, DIFFERENT, FAILED = 0, 1, 2
 
-COMMANDS = (demo, runs, show, compare, lab)
+COMMANDS = (demo, runs, show, compare, stragglers, imports, lab)
 
 
 def parser() -> argparse.ArgumentParser:

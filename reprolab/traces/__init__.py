@@ -5,6 +5,8 @@
 """
 
 from reprolab.traces.door import open_trace
+from reprolab.traces.recorded import recorded
+from reprolab.traces.tabular import is_table, read_table
 from reprolab.traces.trace import Trace
 
-__all__ = ["Trace", "open_trace"]
+__all__ = ["Trace", "is_table", "open_trace", "read_table", "recorded"]

@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 from reprolab.errors import TraceError
+from reprolab.traces.dlio import NAME, open_dlio
+from reprolab.traces.flight import open_flight
 from reprolab.traces.kineto import open_kineto
 from reprolab.traces.sources import Source, sources
-from reprolab.traces.tabular import open_table
+from reprolab.traces.tabular import is_table, open_table
 from reprolab.traces.trace import Trace
 
 KNOWN = (
@@ -32,17 +34,19 @@ def open_trace(path: str | Path) -> Trace:
         If nothing here is a trace, or it is damaged.
     """
     path = Path(path)
-    if path.suffix in (".parquet", ".csv") and path.is_file():
+    if is_table(path) and path.is_file():
         return open_table(path)
     with sources(path) as files:
         kinds: dict[str, list[Source]] = {}
         for source in files:
             kinds.setdefault(_kind(source), []).append(source)
-        if "kineto" in kinds:
-            return open_kineto(kinds["kineto"])
+        for kind, read in _READERS.items():
+            if kind in kinds:
+                return read(kinds[kind])
     raise TraceError(f"there is no trace here; known are {KNOWN}", path=path)
 
 
+_READERS = {"kineto": open_kineto, "flight recorder": open_flight, "dlio": open_dlio}
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 
 
@@ -53,4 +57,8 @@ def _kind(source: Source) -> str:
         return "kineto"
     if start == b"[" and b'"ph"' in head:
         return "kineto"
+    if start == b"\x80" or (start == b"{" and b'"profiling_name"' in head):
+        return "flight recorder"
+    if NAME.search(source.stem) or (b'"load"' in head and b'"proc"' in head):
+        return "dlio"
     return "unknown"

@@ -160,7 +160,7 @@ def open_kineto(files: list[Source]) -> Trace:
         notes.append("The trace has no collectives: nothing shows who waited for whom.")
     if world is not None and world > len(frames):
         notes.append(f"{world - len(frames)} of {world} ranks have no trace.")
-    return Trace(operations, "kineto", files[0].name, world, (*notes, *left_out))
+    return Trace(operations, "kineto", files[0].name, world, notes=(*notes, *left_out))
 
 
 def _open_one(

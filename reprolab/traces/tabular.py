@@ -26,6 +26,29 @@ PUBLISHED = {
 """Columns of the published traces, and what they are called here."""
 
 
+def is_table(path: Path) -> bool:
+    """Whether a file's name says that it is a table."""
+    return path.suffix in (".parquet", ".csv")
+
+
+def read_table(path: Path) -> pl.DataFrame:
+    """Read a ``.parquet`` or ``.csv`` file, with the published columns under the names used here.
+
+    Raises
+    ------
+    TraceError
+        If the file is not such a table.
+    """
+    try:
+        frame = pl.read_csv(path) if path.suffix == ".csv" else pl.read_parquet(path)
+    except pl.exceptions.PolarsError as error:
+        raise TraceError(
+            f"this is not a {path.suffix.removeprefix('.')} table, or it is cut short: {error}",
+            path=path,
+        ) from error
+    return frame.rename({old: new for old, new in PUBLISHED.items() if old in frame.columns})
+
+
 def open_table(path: Path) -> Trace:
     """Read a table of operations.
 
@@ -39,16 +62,8 @@ def open_table(path: Path) -> Trace:
     TraceError
         If the file is not a table, or required columns are missing.
     """
-    try:
-        frame = pl.read_csv(path) if path.suffix == ".csv" else pl.read_parquet(path)
-    except pl.exceptions.PolarsError as error:
-        raise TraceError(
-            f"this is not a {path.suffix.removeprefix('.')} table, or it is cut short: {error}",
-            path=path,
-        ) from error
-    names = {old: new for old, new in PUBLISHED.items() if old in frame.columns}
-    operations, notes = conform(frame.rename(names), source=str(path))
-    return Trace(operations, "table", str(path), _world_size(path), tuple(notes))
+    operations, notes = conform(read_table(path), source=str(path))
+    return Trace(operations, "table", str(path), _world_size(path), notes=tuple(notes))
 
 
 def _world_size(path: Path) -> int | None:

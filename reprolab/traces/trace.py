@@ -21,6 +21,8 @@ class Trace:
     """Where it was read from."""
     world_size: int | None = None
     """Processes of the job; more than the traced ranks where only some were traced."""
+    laid_out: bool = False
+    """Whether starts were laid out while reading, so that they say nothing about clocks."""
     notes: tuple[str, ...] = ()
     """What was left out or assumed while reading, in words."""
 

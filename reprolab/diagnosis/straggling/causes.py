@@ -169,7 +169,7 @@ def _of_few_steps(model: Model, over: Excess, last: pl.DataFrame) -> pl.DataFram
 
 def _culprit(model: Model, over: Excess, row: int, marks: np.ndarray) -> dict[str, object]:
     lost = np.where(marks, over.beyond, 0.0).clip(min=0)[:, row].sum(axis=1)
-    saved = float((model.actual - model.step_times(as_peers(model, over, marks))).mean())
+    saved = float((model.actual - model.steps_with(as_peers(model, over, marks))).mean())
     return {
         "rank": int(over.ranks[row]),
         "stage": int(over.stage[row]),

@@ -72,10 +72,11 @@ class Clocks:
         if not self.corrected:
             return f"The ranks' clocks agree within {1e3 * AGREE:.0f} ms and were used as they are."
         widest = np.abs(self.offset[self.aligned]).max()
+        drift = 1e6 * np.abs(self.drift).max()
+        drifting = f" and drift by up to {drift:.3g} ppm" if drift > 0 else ""
         text = (
-            f"The ranks' clocks differ by up to {widest:.3g} s and drift by up to "
-            f"{1e6 * np.abs(self.drift).max():.3g} ppm; they were aligned by the ends of "
-            f"collectives, to {1e6 * self.error:.0f} µs."
+            f"The ranks' clocks differ by up to {widest:.3g} s{drifting}; they were aligned by the "
+            f"ends of collectives, to {1e6 * self.error:.0f} µs."
         )
         jumped = self.ranks[np.any(self.jumps != 0, axis=1)]
         if len(jumped):

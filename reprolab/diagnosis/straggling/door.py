@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,21 +15,26 @@ from reprolab.diagnosis.straggling.excess import excess
 from reprolab.diagnosis.straggling.interval import slowdown_interval
 from reprolab.diagnosis.straggling.lateness import by_rank, heat, lateness
 from reprolab.diagnosis.straggling.layout import Layout, lay_out
+from reprolab.diagnosis.straggling.phases import conform_phases, is_phases, lay_out_phases
 from reprolab.diagnosis.straggling.result import Stragglers
+from reprolab.diagnosis.straggling.runs import at_the_time
 from reprolab.diagnosis.straggling.shares import shares
 from reprolab.diagnosis.straggling.verdict import headline, sentences
 from reprolab.diagnosis.straggling.workload import workload
-from reprolab.tables.operations import conform
-from reprolab.traces import Trace, open_trace
+from reprolab.errors import RunNotFound, TraceError
+from reprolab.store import Run, open_run
+from reprolab.tables.operations import OPERATIONS, conform
+from reprolab.traces import Trace, is_table, open_trace, read_table, recorded
 
 
-def stragglers(source: str | Path | Trace | pl.DataFrame) -> Stragglers:
+def stragglers(source: str | Path | Run | Trace | pl.DataFrame) -> Stragglers:
     """Say who was late in a training, what it cost, and what to do.
 
     Parameters
     ----------
-    source : path, Trace or polars.DataFrame
-        A trace that :func:`reprolab.traces.open_trace` reads, or a table of operations.
+    source : path, Run, Trace or polars.DataFrame
+        A run, a trace that :func:`reprolab.traces.open_trace` reads, or a table of operations or
+        phases (`reprolab.tables.operations`).
 
     Returns
     -------
@@ -40,16 +46,52 @@ def stragglers(source: str | Path | Trace | pl.DataFrame) -> Stragglers:
         If there is nothing that can be analysed.
     """
     if isinstance(source, pl.DataFrame):
-        operations, left_out = conform(source)
-        trace = Trace(operations, "table", "operations", None, tuple(left_out))
-    else:
-        trace = source if isinstance(source, Trace) else open_trace(source)
-    laid = lay_out(trace.operations)
-    return analyse(laid, trace)
+        return _of_table(source, "table")
+    if isinstance(source, Trace):
+        return analyse(source)
+    if isinstance(source, Run):
+        return _of_run(source)
+    path = Path(source)
+    if path.is_file():
+        # Phases are no operations, so they cannot be opened as a trace.
+        if is_table(path) and is_phases(frame := read_table(path)):
+            return _of_table(frame, str(path))
+        return analyse(open_trace(path))
+    try:
+        run = open_run(path)
+    except RunNotFound as missing:
+        try:
+            return analyse(open_trace(path))
+        except TraceError as error:
+            raise TraceError(
+                f"{error.message}; as a run: {missing.message}", **error.where
+            ) from None
+    return _of_run(run)
 
 
-def analyse(laid: Layout, trace: Trace) -> Stragglers:
-    """Analyse a trace that was laid out already."""
+def _of_table(frame: pl.DataFrame, source: str) -> Stragglers:
+    if is_phases(frame):
+        nothing = pl.DataFrame(schema=OPERATIONS)
+        trace = Trace(nothing, "phases", source, laid_out=True)
+        return _analyse(lay_out_phases(conform_phases(frame)), trace)
+    operations, left_out = conform(frame, source=source)
+    return analyse(Trace(operations, "table", source, notes=tuple(left_out)))
+
+
+def _of_run(run: Run) -> Stragglers:
+    try:
+        found = analyse(recorded(run))
+    except TraceError as error:
+        raise error.at(run=run.name) from None
+    return replace(found, rows=found.rows | at_the_time(run, found.rows["episodes"]))
+
+
+def analyse(trace: Trace) -> Stragglers:
+    """Analyse a trace."""
+    return _analyse(lay_out(trace.operations), trace)
+
+
+def _analyse(laid: Layout, trace: Trace) -> Stragglers:
     model = laid.model
     comparable = bool(laid.clocks.aligned.all()) and not np.isnan(laid.clocks.error)
     work = workload(model)
@@ -63,6 +105,7 @@ def analyse(laid: Layout, trace: Trace) -> Stragglers:
     slowdown = slowdown_interval(model)
     said = sentences(model, finding, found, ranked, parts, work, split, slowdown)
     total = float(model.actual.mean()) - model.ideal
+    clocks = () if trace.laid_out else (laid.clocks.sentence,)
     rows = {
         "episodes": found,
         "culprits": finding.culprits,
@@ -93,8 +136,8 @@ def analyse(laid: Layout, trace: Trace) -> Stragglers:
         slowdown=slowdown,
         attribution=split,
         rows=rows,
-        notes=(laid.clocks.sentence, *trace.notes, *laid.notes),
+        notes=(*clocks, *trace.notes, *laid.notes),
         finding=finding,
         model=model,
-        world_size=trace.world_size or len(trace.ranks),
+        world_size=trace.world_size or len(over.ranks),
     )

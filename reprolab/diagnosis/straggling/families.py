@@ -11,7 +11,7 @@ COMPUTE, DATA, CHECKPOINT, HOST, COMMUNICATION = (
     "compute",
     "data loading",
     "checkpoint",
-    "garbage collection or host",
+    "host",
     "communication",
 )
 

@@ -47,7 +47,7 @@ def lay_out(operations: pl.DataFrame) -> Layout:
     # Corrected clocks are good for starts; durations need no clock, so transfers come from those.
     agree = not clocks.corrected and not np.isnan(clocks.error)
     notes: list[str] = []
-    if _is_pipeline(common):
+    if is_pipeline(common):
         try:
             graph = pipeline_graph(common)
         except ValueError as error:
@@ -67,6 +67,7 @@ def lay_out(operations: pl.DataFrame) -> Layout:
     )
 
 
-def _is_pipeline(operations: pl.DataFrame) -> bool:
+def is_pipeline(operations: pl.DataFrame) -> bool:
+    """Whether the operations are those of a training in a pipeline, or its replicas."""
     names = set(operations["operation"].unique().to_list())
     return {FORWARD, BACKWARD} <= names <= KNOWN

@@ -31,6 +31,8 @@ class Model:
 
     graph: Graph
     timing: Timing
+    hidden: np.ndarray | float = 0.0
+    """float64 [steps]: time of each step that the graph does not show, whatever is changed."""
 
     @cached_property
     def typical(self) -> np.ndarray:
@@ -51,7 +53,7 @@ class Model:
     @cached_property
     def actual(self) -> np.ndarray:
         """Replayed time of each step, float64 [steps]."""
-        return self.step_times(self.timing.own)
+        return self.steps_with(self.timing.own)
 
     @cached_property
     def ideal(self) -> float:
@@ -67,6 +69,10 @@ class Model:
         """Replayed time of each lane of `durations`, float64 [nodes, lanes]."""
         return replay(self.graph.schedule, durations)[1].max(axis=0)
 
+    def steps_with(self, durations: np.ndarray) -> np.ndarray:
+        """Time of each step with other durations, float64 [nodes, steps], hidden time included."""
+        return self.step_times(durations) + self.hidden
+
     def only(self, slow: np.ndarray) -> np.ndarray:
         """Time of each step, had only these operations been as slow as they were.
 
@@ -80,7 +86,7 @@ class Model:
     def without(self, slow: np.ndarray) -> np.ndarray:
         """Time of each step, had these operations been ideal and the others as they were."""
         slow = slow[:, None] if slow.ndim == 1 else slow
-        return self.step_times(np.where(slow, self.typical[:, None], self.timing.own))
+        return self.steps_with(np.where(slow, self.typical[:, None], self.timing.own))
 
     def explained(self, slow: np.ndarray) -> float:
         """Share of the slowdown that vanishes when these operations are ideal (M of the paper)."""

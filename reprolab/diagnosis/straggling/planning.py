@@ -99,7 +99,7 @@ def propose(
         }
     )
     now = float(model.actual.mean())
-    replayed = float(model.step_times(scaled).mean()) if found.switch else now
+    replayed = float(model.steps_with(scaled).mean()) if found.switch else now
     return Proposal(found, table, replayed, now, advice)
 
 

@@ -38,6 +38,7 @@ The paper's threshold, for traces without tokens and with a single stage."""
 def shares(model: Model, work: Workload) -> dict[str, float]:
     """Seconds that each kind of difference adds to the mean step; they sum to mean - ideal."""
     graph, own = model.graph, model.timing.own
+    nodes = graph.nodes
     works = (graph.nodes["role"].to_numpy() == WORK)[:, None]
     typical = np.broadcast_to(model.typical[:, None], own.shape)
     rank, stage = _means(model)
@@ -58,6 +59,11 @@ def shares(model: Model, work: Workload) -> dict[str, float]:
         after = float(model.step_times(durations).mean())
         found[kind] = after - before
         before = after
+    found[MOMENT] += float(np.mean(model.hidden))
+    if not (nodes["stage"] != nodes["stage"][0]).any():
+        # With one stage, its usual level is that of all ranks; only how it is averaged differs.
+        found[MOMENT] += found[STAGE]
+        found[STAGE] = 0.0
     if work.measure is None and work.together >= SAME_BATCH:
         found[PARTITION], found[MOMENT] = found[MOMENT], 0.0
     return found

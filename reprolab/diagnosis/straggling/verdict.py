@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from reprolab.diagnosis.straggling import shares
+from reprolab.diagnosis.straggling import families, shares
 from reprolab.diagnosis.straggling.attribution import Attribution
 from reprolab.diagnosis.straggling.causes import Cause, Finding
 from reprolab.diagnosis.straggling.episodes import PERIODIC, PERSISTENT
@@ -19,6 +19,14 @@ _NAMES = {
     shares.PARTITION: "the sizes of batches",
     shares.MOMENT: "differences from moment to moment",
     shares.COMMUNICATION: "transfers",
+}
+
+_DOING = {
+    families.COMPUTE: "in computing",
+    families.DATA: "in loading data",
+    families.CHECKPOINT: "in saving checkpoints",
+    families.HOST: "outside of any recorded work",
+    families.COMMUNICATION: "in transfers",
 }
 
 
@@ -127,6 +135,7 @@ def _what_happened(
     model: Model, finding: Finding, episodes: pl.DataFrame, late: pl.DataFrame
 ) -> str:
     rank = finding.culprits["rank"][0]
+    who = "it" if finding.culprits.height == 1 else f"rank {rank}"
     share = _percent(finding.culprits["share"][0])
     cost = f"doing as its peers do would save {share} of the mean step"
     if finding.recorded_once:
@@ -134,18 +143,20 @@ def _what_happened(
         steps = len(model.timing.steps)
         once = "one step was" if steps == 1 else f"{steps} steps were"
         return (
-            f"rank {rank} came last to {row['times_last']} of {row['collectives']} collectives, "
+            f"{who} came last to {row['times_last']} of {row['collectives']} collectives, "
             f"{_time(row['lag'])} in sum after the first; {cost}; only {once} recorded, so nothing "
             "says whether this lasts"
         )
     row = episodes.filter(pl.col("rank") == rank).row(0, named=True)
-    slower = row["slower"]
-    by = (
-        f"{_time(row['seconds'])} longer than its peers"
-        if slower > 10
-        else f"{_percent(slower)} slower than its peers"
-    )
-    return f"rank {rank} was {by} {_when(row, len(model.timing.steps))}; {cost}"
+    slower, when = row["slower"], _when(row, len(model.timing.steps))
+    doing = _DOING[str(row["family"])]
+    if slower > 9:
+        by = f"spent {_time(row['seconds'])} more than its peers {doing}"
+    elif slower > 1:
+        by = f"took {1 + slower:.1f} times as long as its peers {doing}"
+    else:
+        by = f"was {_percent(slower)} slower than its peers {doing}"
+    return f"{who} {by} {when}; {cost}"
 
 
 def _when(row: dict[str, object], total: int) -> str:
@@ -166,10 +177,9 @@ def _not_worth_it(episodes: pl.DataFrame) -> str:
     lasting = episodes.filter(pl.col("kind") != "transient")
     if lasting.height:
         row = lasting.row(0, named=True)
-        said += (
-            f" (rank {row['rank']} is {_percent(row['slower'])} slower in {row['family']} from "
-            f"step {row['first_step']} to step {row['last_step']}, but others take longer still)"
-        )
+        slower = f"{_percent(row['slower'])} slower {_DOING[str(row['family'])]}"
+        steps = f"from step {row['first_step']} to step {row['last_step']}"
+        said += f" (rank {row['rank']} is {slower} {steps}, but others take longer still)"
     return said
 
 

@@ -80,7 +80,7 @@ def what_if(model: Model, fix: Fix | Sequence[Fix]) -> WhatIf:
             durations[np.ix_(rows, lanes)] = to * model.timing.own[np.ix_(rows, lanes)]
         else:
             raise ValueError(f"to must be 'ideal' or a share of at least 0; got {to!r}")
-    after = model.step_times(durations)
+    after = model.steps_with(durations)
     return WhatIf(model.timing.steps, model.actual, after, model.ideal)
 
 
@@ -105,6 +105,7 @@ def _is_in(values: np.ndarray, wanted: object, key: str) -> np.ndarray:
         listed = list(wanted)
     absent = [one for one in listed if not (values == one).any()]
     if absent:
-        known = ", ".join(map(str, np.unique(values)[:10]))
-        raise ValueError(f"there is no {key} {absent[0]!r}; known: {known}, ...")
+        known = np.unique(values).tolist()
+        listed = ", ".join(map(str, known[:10])) + (", ..." if len(known) > 10 else "")
+        raise ValueError(f"there is no {key} {absent[0]!r}; known: {listed}")
     return np.isin(values, listed)
