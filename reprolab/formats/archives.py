@@ -115,6 +115,9 @@ class Unpacked:
         """Nothing: the bytes exist only as they are unpacked."""
         return
 
+    def forget(self, offset: int, length: int) -> None:
+        """Nothing was taken."""
+
     def close(self) -> None:
         """Close the stream."""
         self._stream.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from math import prod
 from types import TracebackType
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from reprolab.errors import DamagedData, ReprolabError
 from reprolab.formats.dtypes import numpy_dtype
+from reprolab.formats.elements import Strided
 from reprolab.formats.memory import reserve
 from reprolab.formats.tensors import StoredTensor, boxes
 from reprolab.vocabulary import BLOCK_BYTES, ITEMSIZE, Layout, Region, TensorSpec
@@ -170,6 +172,20 @@ class CheckpointFile:
         if len(parts) == 1:
             return parts[0]
         return np.concatenate(parts) if parts else np.empty(0, kind)
+
+    @contextmanager
+    def lent(self, name: str, start: int, stop: int) -> Iterator[np.ndarray]:
+        """Elements ``[start, stop)`` of a tensor, flat, to look at and let go of.
+
+        Where they lie in one piece of a local file they are not copied, and what was read of the
+        file leaves this process's memory afterwards.
+        """
+        tensor = self._tensor(name)
+        if not isinstance(tensor, Strided):
+            yield self.elements(name, start, stop)
+            return
+        with tensor.lent(start, stop) as held:
+            yield self.elements(name, start, stop) if held is None else held
 
     def _tensor(self, name: str) -> StoredTensor:
         if name in self.tensors:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from math import prod
 from typing import Protocol
@@ -34,6 +35,9 @@ class Elements(Protocol):
     def mapped(self) -> np.ndarray | None:
         """All elements as memory that is read when touched; None where there is none."""
 
+    def forget(self, start: int, stop: int) -> None:
+        """Give back the memory that touching a range of them took."""
+
 
 class Stored:
     """Elements that lie in a source, little-endian."""
@@ -55,6 +59,11 @@ class Stored:
         return (
             None if mapped is None else mapped[: self.size * self._kind.itemsize].view(self._kind)
         )
+
+    def forget(self, start: int, stop: int) -> None:
+        """Give back a range."""
+        itemsize = self._kind.itemsize
+        self._source.forget(start * itemsize, (stop - start) * itemsize)
 
 
 class Joined:
@@ -86,6 +95,9 @@ class Joined:
         """Nothing: the parts are not neighbours in memory."""
         return
 
+    def forget(self, start: int, stop: int) -> None:
+        """Nothing was taken."""
+
 
 class Slice:
     """A range of another sequence."""
@@ -106,6 +118,10 @@ class Slice:
         """The range of the whole's memory."""
         mapped = self._whole.mapped()
         return None if mapped is None else mapped[self._start : self._start + self.size]
+
+    def forget(self, start: int, stop: int) -> None:
+        """Give back the range of the whole."""
+        self._whole.forget(self._start + start, self._start + stop)
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -158,6 +174,22 @@ class Strided:
         if not _is_row_major(self.shape, self._strides):
             raise DamagedData("a tensor that should be contiguous is not")
         return Slice(self._elements, self._offset, self._offset + prod(self.shape))
+
+    @contextmanager
+    def lent(self, start: int, stop: int) -> Iterator[np.ndarray | None]:
+        """Elements ``[start, stop)`` in row-major order where they lie, without a copy.
+
+        None where they do not lie in one piece of memory. What was lent must not be used later.
+        """
+        memory = self._elements.mapped() if _is_row_major(self.shape, self._strides) else None
+        if memory is None or not memory.flags.aligned:
+            yield None
+            return
+        start, stop = self._offset + start, self._offset + stop
+        try:
+            yield memory[start:stop]
+        finally:
+            self._elements.forget(start, stop)
 
     def read(self, region: Region) -> np.ndarray:
         """The elements of a box, as a fresh contiguous array."""

@@ -168,14 +168,14 @@ def _piece(
 ) -> Fingerprint:
     per_block = block_bytes // ITEMSIZE[tensor.dtype]
     start, end = first * per_block, min(stop * per_block, tensor.size)
-    elements = checkpoint.elements(tensor.name, start, end)
-    # Row-major order is all that digests and sketches know, so any tensor may pass for a flat one.
-    part = fingerprint(
-        elements,
-        shape=(tensor.size,),
-        region=Region((start,), (end - start,)),
-        block_bytes=block_bytes,
-    )
+    with checkpoint.lent(tensor.name, start, end) as elements:
+        # Row-major order is all that digests and sketches know: any tensor may pass for a flat one.
+        part = fingerprint(
+            elements,
+            shape=(tensor.size,),
+            region=Region((start,), (end - start,)),
+            block_bytes=block_bytes,
+        )
     return part.rows(slice(first, stop))
 
 

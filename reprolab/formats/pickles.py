@@ -125,15 +125,19 @@ class _Machine:
             step(self)
 
     def take(self, count: int) -> bytes:
-        found = self._data[self.place : self.place + max(count, 0)]
-        if len(found) != count:
+        found = self._data[self.place : self.place + count]
+        if len(found) < count:
             raise DamagedData("the pickle inside is cut off", path=self._label)
         self.place += count
         return found
 
-    def number(self, code: str) -> int:
-        value: int = struct.unpack(code, self.take(struct.calcsize(code)))[0]
+    def byte(self) -> int:
+        value = self._data[self.place]
+        self.place += 1
         return value
+
+    def number(self, width: int, signed: bool = False) -> int:
+        return int.from_bytes(self.take(width), "little", signed=signed)
 
     def line(self) -> str:
         end = self._data.index(b"\n", self.place)
@@ -144,17 +148,10 @@ class _Machine:
     def push(self, value: Any) -> None:
         self._stack.append(value)
 
-    def text(self, code: str) -> None:
-        self.push(self.take(self.number(code)).decode("utf-8", "surrogatepass"))
+    def text(self, length: int) -> None:
+        self.push(self.take(length).decode("utf-8", "surrogatepass"))
 
-    def octets(self, code: str) -> None:
-        self.push(self.take(self.number(code)))
-
-    def latin(self, code: str) -> None:
-        self.push(self.take(self.number(code)).decode("latin-1"))
-
-    def integer(self, code: str) -> None:
-        length = self.number(code)
+    def integer(self, length: int) -> None:
         if length > _LONGEST_INTEGER:
             raise DamagedData(f"an integer of {length} bytes", path=self._label)
         self.push(int.from_bytes(self.take(length), "little", signed=True))
@@ -264,21 +261,21 @@ _STEPS: dict[int, _Step] = {
         "N": lambda m: m.push(None),
         "\x88": lambda m: m.push(True),
         "\x89": lambda m: m.push(False),
-        "J": lambda m: m.push(m.number("<i")),
-        "K": lambda m: m.push(m.number("<B")),
-        "M": lambda m: m.push(m.number("<H")),
-        "\x8a": lambda m: m.integer("<B"),
-        "\x8b": lambda m: m.integer("<I"),
+        "J": lambda m: m.push(m.number(4, signed=True)),
+        "K": lambda m: m.push(m.byte()),
+        "M": lambda m: m.push(m.number(2)),
+        "\x8a": lambda m: m.integer(m.byte()),
+        "\x8b": lambda m: m.integer(m.number(4)),
         "G": lambda m: m.push(struct.unpack(">d", m.take(8))[0]),
-        "X": lambda m: m.text("<I"),
-        "\x8c": lambda m: m.text("<B"),
-        "\x8d": lambda m: m.text("<Q"),
-        "B": lambda m: m.octets("<I"),
-        "C": lambda m: m.octets("<B"),
-        "\x8e": lambda m: m.octets("<Q"),
-        "\x96": lambda m: m.octets("<Q"),  # BYTEARRAY8
-        "T": lambda m: m.latin("<i"),  # Python 2 strings
-        "U": lambda m: m.latin("<B"),
+        "X": lambda m: m.text(m.number(4)),
+        "\x8c": lambda m: m.text(m.byte()),
+        "\x8d": lambda m: m.text(m.number(8)),
+        "B": lambda m: m.push(m.take(m.number(4))),
+        "C": lambda m: m.push(m.take(m.byte())),
+        "\x8e": lambda m: m.push(m.take(m.number(8))),
+        "\x96": lambda m: m.push(m.take(m.number(8))),  # BYTEARRAY8
+        "T": lambda m: m.push(m.take(m.number(4)).decode("latin-1")),  # Python 2 strings
+        "U": lambda m: m.push(m.take(m.byte()).decode("latin-1")),
         "]": lambda m: m.push([]),
         "}": lambda m: m.push({}),
         ")": lambda m: m.push(()),
@@ -301,11 +298,11 @@ _STEPS: dict[int, _Step] = {
         "\x81": lambda m: m.call(),  # NEWOBJ: a class and its arguments, the same to a table
         "b": lambda m: m.build(),
         "Q": lambda m: m.persist(),
-        "q": lambda m: m.remember(m.number("<B")),
-        "r": lambda m: m.remember(m.number("<I")),
+        "q": lambda m: m.remember(m.byte()),
+        "r": lambda m: m.remember(m.number(4)),
         "\x94": lambda m: m.remember(len(m._memo)),
-        "h": lambda m: m.recall(m.number("<B")),
-        "j": lambda m: m.recall(m.number("<I")),
+        "h": lambda m: m.recall(m.byte()),
+        "j": lambda m: m.recall(m.number(4)),
     }.items()
 }
 """What each instruction does. INST, OBJ, NEWOBJ_EX, EXT, NEXT_BUFFER and text forms are out."""

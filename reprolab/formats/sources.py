@@ -31,6 +31,9 @@ class Source(Protocol):
     def mapped(self) -> np.ndarray | None:
         """All bytes as memory that is read when touched, uint8 [size]; None where there is none."""
 
+    def forget(self, offset: int, length: int) -> None:
+        """Give back the memory that touching a range of the mapping took; it stays readable."""
+
     def close(self) -> None:
         """Release what is held open. Arrays handed out stay valid."""
 
@@ -65,7 +68,7 @@ class LocalFile:
         self.label = str(path)
         self._path = path
         self._closed = False
-        self._map: np.ndarray | None = None
+        self._mapping: mmap.mmap | None = None
         handle = os.open(path, os.O_RDONLY)
         self.size = os.fstat(handle).st_size
         self._handle: int | None = handle if _handles.acquire(blocking=False) else None
@@ -86,14 +89,25 @@ class LocalFile:
         return found
 
     def mapped(self) -> np.ndarray | None:
-        """The whole file as a read-only mapping."""
-        if self._map is None:
-            if not self.size:
-                return np.empty(0, np.uint8)
-            with self._opened() as handle:
-                mapping = mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
-            self._map = np.frombuffer(mapping, np.uint8)
-        return self._map
+        """The whole file as a read-only mapping, unless too many files are open already."""
+        if self._closed:
+            raise ValueError(f"{self.label} is closed; open the checkpoint again")
+        if not self.size or self._handle is None:
+            return np.empty(0, np.uint8) if not self.size else None
+        if self._mapping is None:
+            try:
+                self._mapping = mmap.mmap(self._handle, self.size, access=mmap.ACCESS_READ)
+            except ValueError:
+                raise DamagedData(
+                    "the file became shorter since it was opened", path=self.label
+                ) from None
+        return np.frombuffer(self._mapping, np.uint8)
+
+    def forget(self, offset: int, length: int) -> None:
+        """Take the pages out of this process; the system keeps them cached while it can."""
+        if self._mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
+            first = offset - offset % mmap.PAGESIZE
+            self._mapping.madvise(mmap.MADV_DONTNEED, first, offset + length - first)
 
     def close(self) -> None:
         """Close the file; the mapping goes with the last array that uses it."""
@@ -101,7 +115,7 @@ class LocalFile:
         if self._handle is not None:
             os.close(self._handle)
             _handles.release()
-        self._handle = self._map = None
+        self._handle = self._mapping = None
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
@@ -148,6 +162,9 @@ class RemoteFile:
         """Nothing: each byte is a request."""
         return
 
+    def forget(self, offset: int, length: int) -> None:
+        """Nothing was taken."""
+
     def close(self) -> None:
         """Nothing is held open."""
 
@@ -168,6 +185,9 @@ class Held:
     def mapped(self) -> np.ndarray:
         """The bytes themselves."""
         return self._data
+
+    def forget(self, offset: int, length: int) -> None:
+        """Nothing was taken."""
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -197,6 +217,10 @@ class Part:
         """The stretch of the owner's mapping."""
         mapped = self._whole.mapped()
         return None if mapped is None else mapped[self._offset : self._offset + self.size]
+
+    def forget(self, offset: int, length: int) -> None:
+        """Give back the stretch of the owner's mapping."""
+        self._whole.forget(self._offset + offset, length)
 
     def close(self) -> None:
         """Nothing: the owner closes."""

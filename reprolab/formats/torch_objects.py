@@ -119,6 +119,10 @@ def _rebuild_v3(
 def _rebuild_from_type(maker: Any, kind: Any, args: Any, state: Any) -> Any:
     if not isinstance(maker, Maker):
         raise TypeError("a tensor without a function that rebuilds it")
+    local = state.get("_local_tensor") if isinstance(state, dict) else None
+    if isinstance(local, TensorRef) and len(args) > 2 and local.shape == tuple(args[2]):
+        # A distributed tensor whose part on this rank is the whole of it.
+        return local
     return maker.make(*args)
 
 
@@ -202,6 +206,7 @@ ALLOWED: dict[tuple[str, str], Any] = {
     ("torch", "Tensor"): stand_in("torch", "Tensor"),
     ("torch.serialization", "_get_layout"): Maker(_word),
     ("torch.storage", "UntypedStorage"): StorageKind(None),
+    ("torch.storage", "TypedStorage"): StorageKind(None),
     ("torch.nn.parameter", "Parameter"): stand_in("torch.nn.parameter", "Parameter"),
     ("torch.nn.parameter", "Buffer"): stand_in("torch.nn.parameter", "Buffer"),
     ("torch._utils", "_rebuild_tensor"): Maker(_rebuild_v2),
@@ -236,23 +241,29 @@ for _module in ("builtins", "__builtin__"):
     ALLOWED[_module, "slice"] = Maker(lambda *args: list(args))
     for _name in ("dict", "list", "int", "float", "str", "bool", "tuple"):
         ALLOWED[_module, _name] = Record(f"builtins.{_name}")
-for _name, _dtype in TORCH_STORAGES.items():
-    ALLOWED["torch", _name] = StorageKind(_dtype)
-for _name in ("ComplexFloat", "ComplexDouble", "QInt8", "QUInt8", "QInt32", "QUInt4x2", "QUInt2x4"):
+for _module in ("torch", "torch.cuda"):
+    for _name, _dtype in TORCH_STORAGES.items():
+        ALLOWED[_module, _name] = StorageKind(_dtype)
+    for _name in ("ComplexFloat", "ComplexDouble"):
+        ALLOWED[_module, f"{_name}Storage"] = StorageKind(_name)
+for _name in ("QInt8", "QUInt8", "QInt32", "QUInt4x2", "QUInt2x4"):
     ALLOWED["torch", f"{_name}Storage"] = StorageKind(_name)
 for _name in (
-    *ITEMSIZE, "complex32", "complex64", "complex128", "float8_e4m3fnuz", "float8_e5m2fnuz",
-    "float8_e8m0fnu", "float4_e2m1fn_x2", "qint8", "quint8", "qint32", "bits8",
+    *ITEMSIZE, *(f"{_sign}int{_bits}" for _sign in ("", "u") for _bits in range(1, 8)),
+    "complex32", "complex64", "complex128", "float8_e4m3fnuz", "float8_e5m2fnuz",
+    "float8_e8m0fnu", "float4_e2m1fn_x2", "qint8", "quint8", "qint32", "quint4x2", "quint2x4",
+    "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2",
 ):  # fmt: skip
     ALLOWED["torch", _name] = Dtype(_name)
 for _name in (
-    "per_tensor_affine",
-    "per_channel_affine",
-    "strided",
-    "sparse_coo",
-    "contiguous_format",
-):
+    "per_tensor_affine", "per_tensor_symmetric", "per_channel_affine", "per_channel_symmetric",
+    "per_channel_affine_float_qparams", "strided", "sparse_coo", "contiguous_format",
+):  # fmt: skip
     ALLOWED["torch", _name] = f"torch.{_name}"
+for _module in ("torch", "torch.cuda", "torch.sparse", "torch.cuda.sparse"):
+    for _name in TORCH_STORAGES:
+        _class = _name.replace("Storage", "Tensor")
+        ALLOWED[_module, _class] = f"{_module}.{_class}"
 for _module, _name in (
     ("argparse", "Namespace"),
     ("pathlib", "PosixPath"),
@@ -267,6 +278,9 @@ for _module, _name in (
     ("torch.distributed.tensor.placement_types", "_StridedShard"),
     ("torch.distributed.tensor.placement_types", "Replicate"),
     ("torch.distributed.tensor.placement_types", "Partial"),
+    ("torch.distributed.tensor._dtensor_spec", "ShardOrderEntry"),
     ("torch.distributed.device_mesh", "DeviceMesh"),
+    ("torch.distributed._mesh_layout", "_MeshLayout"),
+    ("torch.distributed._mesh_layout", "_FlatLayout"),
 ):
     ALLOWED[_module, _name] = stand_in(_module, _name)

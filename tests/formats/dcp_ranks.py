@@ -1,7 +1,8 @@
 """One rank that saves sharded state with torch.distributed.checkpoint; started by test_dcp.
 
 Arguments: rank, world size, file to meet at, folder to save to. Rank 0 also saves the gathered
-tensors beside the folder, as ``reference.pt``.
+tensors beside the folder, as ``reference.pt``; every rank
+saves some distributed tensors with ``torch.save``.
 """
 
 import sys
@@ -43,6 +44,8 @@ def main(rank, world, meeting, folder):
         "names": ["a", {"b": 2}],
     }
     dcp.save(state, checkpoint_id=folder)
+    kept = {name: state[name] for name in ("rows", "same", "scalar")}
+    torch.save(kept, Path(folder).with_name(f"rank-{rank}.pt"))
     whole = {}
 
     def gather(prefix, value):

@@ -96,6 +96,15 @@ def test_fingerprints_of_shards_are_those_of_the_whole(sharded):
 
 
 @pytest.mark.processes
+def test_what_one_rank_saved_with_torch_is_only_its_part(sharded):
+    folder, reference = sharded
+    found = open_checkpoint(folder.with_name("rank-1.pt"))
+    assert (found.read("same") == reference["same"].numpy()).all()
+    assert found.read("scalar") == 4.5
+    assert "torch.distributed.checkpoint" in found.unsupported["rows"]
+
+
+@pytest.mark.processes
 def test_a_missing_file_of_a_rank_is_named_on_opening(sharded, tmp_path):
     copy = shutil.copytree(sharded[0], tmp_path / "copy")
     (copy / "__1_0.distcp").unlink()
