@@ -119,7 +119,8 @@ def _rebuild_v3(
 def _rebuild_from_type(maker: Any, kind: Any, args: Any, state: Any) -> Any:
     if not isinstance(maker, Maker):
         raise TypeError("a tensor without a function that rebuilds it")
-    local = state.get("_local_tensor") if isinstance(state, dict) else None
+    slots = state[1] if isinstance(state, tuple) and len(state) == 2 else state
+    local = slots.get("_local_tensor") if isinstance(slots, dict) else None
     if isinstance(local, TensorRef) and len(args) > 2 and local.shape == tuple(args[2]):
         # A distributed tensor whose part on this rank is the whole of it.
         return local
