@@ -22,7 +22,8 @@ class CheckpointFile:
     """A checkpoint that some tool wrote, open for reading. A context manager.
 
     Opening reads headers only; :meth:`read` and :meth:`block` read the bytes they need and nothing
-    else, and may be called from several threads at once.
+    else, and may be called from several threads at once. Files are expected to stay as they are
+    while they are open, as they do where a newer checkpoint is written under a new name.
 
     Attributes
     ----------

@@ -19,6 +19,7 @@ from reprolab.formats.contents import Contents
 from reprolab.formats.folders import Folder
 from reprolab.formats.memory import within_limit
 from reprolab.formats.pickles import Record, load, stand_in
+from reprolab.formats.safetensors_files import is_safetensors, read_header, tensors_of
 from reprolab.formats.sources import Part, Source
 from reprolab.formats.tensors import Mosaic, StoredTensor
 from reprolab.formats.torch_files import TorchFile, add_all
@@ -131,7 +132,7 @@ def _add(name: Any, entry: Record, stored: Any, items: _Items, contents: Content
                     "it is stored through an extension, such as compression"
                 )
                 return
-            item = _Item(items, info, dtype, extent)
+            item = _Item(items, info, name, dtype, extent)
             pieces.append((Region(offset, extent), item))
         contents.put(name, Mosaic(dtype, shape, pieces))
     except ReprolabError as error:
@@ -146,12 +147,17 @@ class _Items:
         self._files: dict[str, Source] = {}
         self._names = frozenset(folder.listing()[1])
 
-    def open(self, info: Record) -> Source:
-        """The bytes of one item."""
-        name, offset, length = info.get("relative_path"), info.get("offset"), info.get("length")
+    def file(self, info: Record) -> Source:
+        """The file that an item is in."""
+        name = info.get("relative_path")
         if name not in self._files:
             self._files[name] = self._folder.open(name)
-        return Part(self._files[name], offset, length, f"{self._files[name].label} at {offset}")
+        return self._files[name]
+
+    def open(self, info: Record) -> Source:
+        """The bytes of one item."""
+        file, offset, length = self.file(info), info.get("offset"), info.get("length")
+        return Part(file, offset, length, f"{file.label} at {offset}")
 
     def check(self, info: Record) -> None:
         """Refuse a missing file on opening rather than hours into reading."""
@@ -190,11 +196,15 @@ class _Items:
 class _Item:
     """One box of a tensor, opened when it is first read."""
 
-    def __init__(self, items: _Items, info: Record, dtype: str, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, items: _Items, info: Record, name: str, dtype: str, shape: tuple[int, ...]
+    ) -> None:
         items.check(info)
         self.dtype = dtype
         self.shape = shape
+        self._name = name
         self._open: Callable[[], Source] = lambda: items.open(info)
+        self._file: Callable[[], Source] = lambda: items.file(info)
         self._tensor: StoredTensor | None = None
 
     def read(self, region: Region) -> np.ndarray:
@@ -204,11 +214,17 @@ class _Item:
         return self._tensor.read(region)
 
     def _find(self) -> StoredTensor:
-        source = self._open()
-        file = TorchFile(Archive(source))
-        if not isinstance(file.value, TensorRef):
+        source = self._file()
+        tensor: StoredTensor | None
+        if is_safetensors(source):
+            # With SerializationFormat.SAFETENSORS a file is one such, whatever the offsets say.
+            tensor = tensors_of(source, read_header(source))[0].get(self._name)
+        else:
+            source = self._open()
+            file = TorchFile(Archive(source))
+            tensor = file.stored(file.value) if isinstance(file.value, TensorRef) else None
+        if tensor is None:
             raise DamagedData("the item is no tensor", path=source.label)
-        tensor = file.stored(file.value)
         if (tensor.dtype, tensor.shape) != (self.dtype, self.shape):
             raise DamagedData(
                 f"the metadata says {self.dtype} {self.shape}; the item is "

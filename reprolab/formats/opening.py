@@ -23,6 +23,9 @@ from reprolab.formats.checkpoint import CheckpointFile
 from reprolab.formats.folders import URL, Folder, KeyedFolder, LocalFolder, locate
 from reprolab.formats.sources import Source
 
+_HEADS = (dcp.METADATA, *zarr_groups.DOCUMENTS)
+"""Files that stand for the folder they are in."""
+
 
 def open_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
     """Open a checkpoint that any supported tool wrote.
@@ -35,7 +38,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
     Parameters
     ----------
     path : str or path-like
-        A file or folder, or a URL that fsspec understands.
+        A file or folder (or the index within it), or a URL that fsspec understands.
 
     Returns
     -------
@@ -60,12 +63,24 @@ def open_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
         address = str(Path(address).absolute())
     file, folder = locate(address)
     try:
-        if file is not None:
-            return _open_file(file, address)
-        assert folder is not None  # noqa: S101
-        return _open_folder(folder, address)
+        if file is None:
+            assert folder is not None  # noqa: S101
+            return _open_folder(folder, address)
+        above, slash, name = address.rpartition("/")
+        if name.endswith(".index.json") or name in _HEADS:
+            file.close()
+            return _open_beside(name, locate(above + slash)[1], address)
+        return _open_file(file, address)
     except ReprolabError as error:
         raise error.at(path=address) from error.__cause__
+
+
+def _open_beside(name: str, folder: Folder | None, path: str) -> CheckpointFile:
+    """Open what a folder's index or head stands for."""
+    assert folder is not None  # noqa: S101
+    if name.endswith(".index.json"):
+        return shards.open_indexed(folder, name, path)
+    return _open_folder(folder, path)
 
 
 def _open_file(source: Source, path: str) -> CheckpointFile:

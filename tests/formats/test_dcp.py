@@ -123,6 +123,20 @@ def test_several_files_a_rank(tmp_path, threads):
     assert all((found.read(name) == tensor.numpy()).all() for name, tensor in state.items())
 
 
+def test_files_of_items_that_are_safetensors(tmp_path):
+    from torch.distributed.checkpoint.filesystem import SerializationFormat
+
+    state = {"w": torch.arange(12.0).reshape(3, 4), "b": torch.ones(5, dtype=torch.bfloat16)}
+    writer = dcp.FileSystemWriter(
+        str(tmp_path / "s"), serialization_format=SerializationFormat.SAFETENSORS
+    )
+    save(state, tmp_path / "s", storage_writer=writer)
+    with open_checkpoint(tmp_path / "s") as found:
+        assert found.format == "dcp"
+        assert (found.read("w", Region((1, 0), (2, 3))) == state["w"].numpy()[1:, :3]).all()
+        assert found.read("b").tobytes() == as_numpy(state["b"]).tobytes()
+
+
 def test_tensors_stored_through_extensions_are_listed_apart(tmp_path):
     save({"w": torch.ones(3), "b": torch.ones(2)}, tmp_path / "s")
 

@@ -136,6 +136,19 @@ def test_a_folder_with_a_file_cut_short_is_refused(kind, written, tmp_path):
     assert "matrix.weight" in str(refusal.value) or ".metadata" in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "head"),
+    [("dcp", ".metadata"), ("zarr3", "zarr.json"), ("zarr2", ".zgroup"),
+     ("shards", "model.safetensors.index.json")],
+)  # fmt: skip
+def test_the_file_that_stands_for_a_folder_opens_it(kind, head, written):
+    path, samples = written(kind)
+    with open_checkpoint(path / head) as found:
+        assert set(found.layout.names) == set(samples)
+    layout, _ = fingerprint_checkpoint(path / head, block_bytes=SMALL)
+    assert set(layout.names) == set(samples)
+
+
 def test_nothing_there_is_said(tmp_path):
     with pytest.raises(CheckpointNotFound, match=r"no-such\.pt"):
         open_checkpoint(tmp_path / "no-such.pt")

@@ -108,6 +108,7 @@ def test_two_indexes_are_refused(tmp_path):
     index(tmp_path, {}, "other.safetensors.index.json")
     with pytest.raises(UnsupportedFormat, match="several indexed"):
         open_checkpoint(tmp_path)
+    assert open_checkpoint(tmp_path / "other.safetensors.index.json").layout.names == ()
 
 
 def test_what_torch_writes_as_safetensors(tmp_path):
