@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from reprolab.errors import CheckpointError, RunNotFound, UnsupportedFormat
+from reprolab.errors import CheckpointError, DamagedData, RunNotFound, UnsupportedFormat
 from reprolab.formats.checkpoint import CheckpointFile
 from reprolab.formats.contents import Contents
 from reprolab.formats.folders import LocalFolder
 from reprolab.formats.nesting import joined, leaves, plain
 from reprolab.formats.zarr_arrays import ChunkCache, ZarrArray
 from reprolab.formats.zarr_metadata import describe, parse
-from reprolab.store import Checkpoint, Run, open_run
+from reprolab.store import Checkpoint, Run, open_run, paths
 from reprolab.vocabulary import Region, TensorSpec
 
 _BARE = ("params", "buffers")
@@ -58,6 +58,10 @@ def _run(folder: Path) -> Run | None:
         return open_run(folder)
     except RunNotFound:
         return None
+    except DamagedData:
+        if paths.attempts(folder):
+            raise
+        return None  # another tool's run.json
 
 
 def _add(

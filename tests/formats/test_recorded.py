@@ -120,6 +120,21 @@ def test_a_run_is_not_a_checkpoint_and_says_which_it_has(run):
         open_checkpoint(run)
 
 
+def test_a_run_file_of_another_tool_is_no_obstacle(tmp_path):
+    from safetensors.numpy import save_file
+
+    (tmp_path / "run.json").write_text('{"tool": "another"}')
+    save_file({"w": np.ones(2)}, tmp_path / "model.safetensors")
+    assert open_checkpoint(tmp_path).layout.names == ("w",)
+
+
+def test_a_damaged_run_file_is_said(run):
+    (folder,) = (run / "checkpoints").iterdir()
+    (run / "run.json").write_text("{")
+    with pytest.raises(DamagedData):
+        open_checkpoint(folder)
+
+
 def test_an_uncommitted_step_is_refused(run):
     (folder,) = (run / "checkpoints").iterdir()
     with pytest.raises(StepNotCommitted):
