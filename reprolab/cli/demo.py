@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import time
 from pathlib import Path
 
@@ -40,7 +41,6 @@ def run(options: argparse.Namespace) -> int:
     """Train, compare, print the verdict, write the report."""
     from reprolab.comparison import compare
     from reprolab.demo import FAULTS, train_pair
-    from reprolab.views import report
 
     lab = options.lab or next_free(Path("demo-lab"))
     started = time.monotonic()
@@ -48,10 +48,14 @@ def run(options: argparse.Namespace) -> int:
     print(f"In the second run, {FAULTS[options.fault][0]}. The comparison is not told.\n")
     first, second = train_pair(lab, options.fault, world_size=options.ranks, steps=options.steps)
     found = compare(first, second)
-    page = report(found, lab / "report.html")
     print(f"\n{found.verdict}\n")
     print(f"Took {time.monotonic() - started:.0f} s. To look closer:")
-    print(f"  report   {page}")
+    if importlib.util.find_spec("altair"):
+        from reprolab.views import report
+
+        print(f"  report   {report(found, lab / 'report.html')}")
+    else:
+        print("  report   needs the views: pip install 'reprolab[lab]'")
     print(f"  again    reprolab compare {first} {second}")
     print(f'  scrub    import reprolab as rl; rl.compare("{first}", "{second}")')
     return 0

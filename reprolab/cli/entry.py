@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         return int(options.run(options))
-    except (ReprolabError, OSError, ValueError) as error:
+    except (ReprolabError, ImportError, OSError, ValueError) as error:
         print(f"reprolab: {printable(str(error))}", file=sys.stderr)
     except KeyboardInterrupt:
         print("reprolab: interrupted", file=sys.stderr)

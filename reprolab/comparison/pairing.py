@@ -247,7 +247,7 @@ def _idle(tracks: list[Track]) -> list[str]:
                 names.setdefault(name, []).append(track.rank)
     return [
         f"the generator {name} stands elsewhere in a than in b on {phrasing.ranks(where)}, but it "
-        "is left out: it does not move at any step in either, so nothing drew from it"
+        "is left out: it stands still from step to step in both, as if nothing draws from it"
         for name, where in names.items()
     ]
 

@@ -260,7 +260,7 @@ def standing(value, move_at=None):
 def test_a_generator_that_nothing_draws_from_does_not_part_the_runs(train):
     found = compare(train("idle-a", lie=standing(1)), train("idle-b", lie=standing(2)))
     assert found.same
-    assert said(found, "the generator python stands elsewhere", "nothing drew from it")
+    assert said(found, "the generator python stands elsewhere", "nothing draws from it")
 
 
 def test_a_generator_that_moves_on_either_side_parts_the_runs(train):
