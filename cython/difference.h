@@ -5,7 +5,7 @@
 #include "elements.h"
 #include "levels.h"
 
-#define TILE 1024 /* elements; their doubles fill a quarter of a first-level cache */
+#define TILE 2048 /* elements */
 
 #define SIGN_FLIP 65
 #define NAN_CLASS 66
@@ -16,7 +16,7 @@ INLINE int is_signed(int dtype) {
 INLINE uint64_t sign_bit(int dtype) { return UINT64_C(1) << (8 * itemsize(dtype) - 1); }
 
 /* Bits of one element; signed integers are shifted to start at 0, so that they subtract. */
-INLINE uint64_t widen(const uint8_t *data, int dtype) {
+INLINE uint64_t bits_of(const uint8_t *data, int dtype) {
     uint64_t bits = 0;
     memcpy(&bits, data, itemsize(dtype));
     return is_signed(dtype) ? bits ^ sign_bit(dtype) : bits;
@@ -43,8 +43,8 @@ INLINE void tally_each(difference_tally *t, const uint8_t *a, const uint8_t *b, 
     decode(a, dtype, n, p);
     decode(b, dtype, n, q);
     for (size_t i = 0; i < n; i++) {
-        uint64_t j = widen(a + i * itemsize(dtype), dtype);
-        uint64_t k = widen(b + i * itemsize(dtype), dtype);
+        uint64_t j = bits_of(a + i * itemsize(dtype), dtype);
+        uint64_t k = bits_of(b + i * itemsize(dtype), dtype);
         int finite_a = isfinite(p[i]) != 0, finite_b = isfinite(q[i]) != 0;
         int nan_a = isnan(p[i]) != 0, nan_b = isnan(q[i]) != 0;
         uint64_t ulp = ulp_distance(j, k, dtype);
@@ -72,112 +72,71 @@ INLINE void tally_each(difference_tally *t, const uint8_t *a, const uint8_t *b, 
     }
 }
 
-/* The class of a ULP distance, less the sign flips, from the exponent of the distance as a float.
-   Clearing the bit below the highest keeps the conversion from rounding up to the next power. */
-INLINE uint8_t exponent_32(uint32_t x) {
-    return (uint8_t)(as_bits((float)(int32_t)(x & ~(x >> 1))) >> 23);
-}
-INLINE uint8_t exponent_64(uint64_t x) {
-    double value = (double)(int64_t)(x & ~(x >> 1));
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (uint8_t)(x ? (bits >> 52) - (1023 - 127) : 0);
-}
-
-/* Fill the histogram from the exponents of a tile; returns how many elements differ. */
-INLINE int64_t count_kinds(difference_tally *t, const uint8_t *kind, int classes, int64_t flipped) {
-    int64_t rest = TILE - flipped;
-    for (int k = classes; k > 0; k--) {
-        const vb wanted = (vb){0} + (uint8_t)(126 + k);
-        vb some = {0}; /* at most 64 a byte */
-        for (size_t i = 0; i < TILE; i += WIDTH) {
-            vb here;
-            memcpy(&here, kind + i, sizeof here);
-            some -= (vb)(here == wanted);
-        }
-        const uint64_t even = UINT64_C(0x00ff00ff00ff00ff);
-        vu pairs = ((vu)some & even) + (((vu)some >> 8) & even);
-        int64_t found = 0;
-        for (int lane = 0; lane < STEP; lane++)
-            found += (pairs[lane] * UINT64_C(0x0001000100010001)) >> 48;
-        t->histogram[k] += found;
-        rest -= found;
+/* Count ULP distances below 2^16, class by class; returns how many are not 0. */
+INLINE int64_t count_small(difference_tally *t, const uint16_t *gaps, uint16_t largest) {
+    int64_t above = 0;
+    for (int k = ulp_class(largest); k > 0; k--) {
+        const uint16_t threshold = (uint16_t)(1u << (k - 1));
+        uint16_t found = 0;
+        for (size_t i = 0; i < TILE; i++) found += gaps[i] >= threshold;
+        t->histogram[k] += found - above;
+        above = found;
     }
-    t->histogram[0] += rest; /* neither flipped nor apart: the same bits */
-    t->differing += TILE - rest;
-    return TILE - rest;
+    t->histogram[0] += TILE - above;
+    t->differing += above;
+    return above;
 }
 
-/* Everything about bits, for a whole tile of floats; returns how many elements differ in value,
-   which +0 and -0 do not. Plain loops, each with one kind of result:
-   compilers turn these into the widest vectors there are. */
-#define BITS_OF_TILE(name, element, word, exponent)                                 \
+/* Everything about bits, for a whole tile of floats in which no sign differs and no distance is
+   large; returns how many elements differ, or -1, and adds nothing, where that is not so. Plain
+   loops: compilers turn these into the widest vectors there are. */
+#define BITS_OF_TILE(name, word)                                                                 \
     INLINE int64_t name(difference_tally *t, const uint8_t *restrict a,                          \
-                        const uint8_t *restrict b, uint64_t sign) {                              \
-        const word top = (word)sign, magnitude = (word)(sign - 1);                               \
-        word largest = 0, any = 0, flipped = 0, zeros = 0;                                       \
-        uint8_t kind[TILE];                                                                      \
+                        const uint8_t *restrict b) {                                             \
+        uint16_t gaps[TILE] __attribute__((aligned(64)));                                        \
+        word largest = 0, signs = 0;                                                             \
         for (size_t i = 0; i < TILE; i++) {                                                      \
-            element x, y;                                                                        \
+            word x, y;                                                                           \
             memcpy(&x, a + i * sizeof x, sizeof x);                                              \
             memcpy(&y, b + i * sizeof y, sizeof y);                                              \
-            word m = x & magnitude, n = y & magnitude;                                           \
-            word flip = (word)0 - (((word)(x ^ y) & top) != 0);                                  \
-            word gap = m > n ? m - n : n - m;                                                    \
-            word apart = gap & ~flip, ulp = apart | ((m + n) & flip);                            \
-            largest = ulp > largest ? ulp : largest;                                             \
-            any |= apart;                                                                        \
-            flipped -= flip;                                                                     \
-            zeros += (m + n == 0) & flip;                                                        \
-            kind[i] = exponent(apart);                                                           \
+            const word gap = (word)((x > y ? x : y) - (x > y ? y : x));                          \
+            signs |= x ^ y;                                                                      \
+            largest = gap > largest ? gap : largest;                                             \
+            gaps[i] = (uint16_t)(gap < UINT16_MAX ? gap : UINT16_MAX);                           \
         }                                                                                        \
+        if (signs >> (8 * sizeof(word) - 1) || largest > UINT16_MAX) return -1;                  \
         if (largest > t->max_ulp) t->max_ulp = largest;                                          \
-        t->histogram[SIGN_FLIP] += flipped;                                                      \
-        return count_kinds(t, kind, ulp_class(any), flipped) - (int64_t)zeros;                   \
+        return count_small(t, gaps, (uint16_t)largest);                                          \
     }
 
-BITS_OF_TILE(bits_32, uint32_t, uint32_t, exponent_32)
-BITS_OF_TILE(bits_64, uint64_t, uint64_t, exponent_64)
+BITS_OF_TILE(bits_8, uint8_t)
+BITS_OF_TILE(bits_16, uint16_t)
+BITS_OF_TILE(bits_32, uint32_t)
+BITS_OF_TILE(bits_64, uint64_t)
 
-/* The same for floats of at most 16 bits, whose few classes are counted threshold by threshold. */
-#define BITS_OF_NARROW_TILE(name, element)                                                       \
-    INLINE int64_t name(difference_tally *t, const uint8_t *restrict a,                          \
-                        const uint8_t *restrict b, uint64_t sign) {                              \
-        const element top = (element)sign, magnitude = (element)(sign - 1);                      \
-        uint16_t apart[TILE];                                                                    \
-        uint16_t largest = 0, any = 0, flipped = 0, zeros = 0;                                   \
-        for (size_t i = 0; i < TILE; i++) {                                                      \
-            element x, y;                                                                        \
-            memcpy(&x, a + i * sizeof x, sizeof x);                                              \
-            memcpy(&y, b + i * sizeof y, sizeof y);                                              \
-            const uint16_t m = x & magnitude, n = y & magnitude, both = m + n;                   \
-            const uint16_t flip = (uint16_t)-(((x ^ y) & top) != 0);                             \
-            const uint16_t gap = (uint16_t)((m > n ? m : n) - (m > n ? n : m)) & (uint16_t)~flip; \
-            const uint16_t ulp = gap | (both & flip);                                            \
-            largest = ulp > largest ? ulp : largest;                                             \
-            any |= gap;                                                                          \
-            flipped -= flip;                                                                     \
-            zeros += (both == 0) & flip;                                                         \
-            apart[i] = gap;                                                                      \
-        }                                                                                        \
-        if (largest > t->max_ulp) t->max_ulp = largest;                                          \
-        t->histogram[SIGN_FLIP] += flipped;                                                      \
-        int64_t above = 0, differing = flipped;                                                  \
-        for (int k = ulp_class(any); k > 0; k--) {                                               \
-            const uint16_t threshold = (uint16_t)(1u << (k - 1));                                \
-            uint16_t found = 0;                                                                  \
-            for (size_t i = 0; i < TILE; i++) found += apart[i] >= threshold;                    \
-            t->histogram[k] += found - above;                                                    \
-            above = found;                                                                       \
-        }                                                                                        \
-        differing += above;                                                                      \
-        t->histogram[0] += TILE - differing;                                                     \
-        t->differing += differing;                                                               \
-        return differing - zeros;                                                                \
+/* The same for any tile; returns how many elements differ in value, which +0 and -0 do not. */
+INLINE int64_t bits_of_any_tile(difference_tally *t, const uint8_t *a, const uint8_t *b,
+                                int dtype) {
+    const size_t size = itemsize(dtype);
+    const uint64_t magnitude = sign_bit(dtype) - 1;
+    /* Several counters a class, so that runs of one class do not wait for each other's store. */
+    uint32_t counts[4][CLASSES] = {{0}};
+    int64_t zeros = 0;
+    for (size_t i = 0; i < TILE; i++) {
+        const uint64_t x = bits_of(a + i * size, dtype), y = bits_of(b + i * size, dtype);
+        const uint64_t ulp = ulp_distance(x, y, dtype);
+        const int flip = (x ^ y) > magnitude;
+        t->max_ulp = ulp > t->max_ulp ? ulp : t->max_ulp;
+        zeros += flip && ulp == 0;
+        counts[i % 4][flip ? SIGN_FLIP : ulp_class(ulp)]++;
     }
-
-BITS_OF_NARROW_TILE(bits_8, uint8_t)
-BITS_OF_NARROW_TILE(bits_16, uint16_t)
+    const int64_t before = t->histogram[0];
+    for (int k = 0; k < CLASSES; k++)
+        t->histogram[k] += counts[0][k] + counts[1][k] + counts[2][k] + counts[3][k];
+    const int64_t differing = TILE - (t->histogram[0] - before);
+    t->differing += differing;
+    return differing - zeros;
+}
 
 /* Everything about values, for a whole tile. Returns 0, and adds nothing, where something is not
    finite. With `exact`, there are no tolerances, and the bits tell which elements are beyond. */
@@ -188,12 +147,11 @@ INLINE int values_of_tile(difference_tally *t, const uint8_t *a, const uint8_t *
     vi beyond[PARTS] = {{0}};
     for (size_t i = 0; i < TILE; i += LANES)
         for (int part = 0; part < PARTS; part++) {
-            vd x = load_elements(a + (i + part * STEP) * size, dtype);
-            vd y = load_elements(b + (i + part * STEP) * size, dtype);
-            vd gap = (vd)((vu)(x - y) & ~TOP);
+            const vd x = load_elements(a + (i + part * STEP) * size, dtype);
+            const vd y = load_elements(b + (i + part * STEP) * size, dtype);
+            const vd gap = (vd)((vu)(x - y) & ~TOP);
             gaps[part] += gap * gap;
-            squares[part] =
-                dtype == FLOAT64 ? squares[part] + x * x : add_product(squares[part], x, x);
+            squares[part] += x * x;
             largest[part] = greater(gap, largest[part]);
             if (!exact) beyond[part] -= (vi)(gap > atol + rtol * (vd)((vu)y & ~TOP));
         }
@@ -206,20 +164,50 @@ INLINE int values_of_tile(difference_tally *t, const uint8_t *a, const uint8_t *
     t->sum_sq_diff += gap_total;
     t->sum_sq_a += square_total;
     for (int lane = 0; lane < LANES; lane++) {
-        double gap = largest[lane / STEP][lane % STEP];
+        const double gap = largest[lane / STEP][lane % STEP];
         if (gap > t->max_abs) t->max_abs = gap;
         t->beyond += beyond[lane / STEP][lane % STEP];
     }
     return 1;
 }
 
-/* The same for floats of at most 16 bits and no tolerances, in float32; also returns 0 where squares
-   could leave its range. */
-INLINE int narrow_values_of_tile(difference_tally *t, const uint8_t *a, const uint8_t *b,
+/* The same for float32 and no tolerances, with gaps in float32; also returns 0 where these are
+   not finite. */
+INLINE int values_of_float_tile(difference_tally *t, const uint8_t *a, const uint8_t *b) {
+    vd gaps[PARTS] = {{0}}, squares[PARTS] = {{0}};
+    vs_half largest[PARTS] = {{0}};
+    for (size_t i = 0; i < TILE; i += LANES)
+        for (int part = 0; part < PARTS; part++) {
+            const vs_half x = load_half(a + (i + part * STEP) * sizeof(float));
+            const vs_half y = load_half(b + (i + part * STEP) * sizeof(float));
+            const vs_half gap = (vs_half)((vu32_half)(x - y) & ~TOP_32);
+            const vd wide_gap = widen(gap), wide = widen(x);
+            gaps[part] = add_product(gaps[part], wide_gap, wide_gap);
+            squares[part] = add_product(squares[part], wide, wide);
+            largest[part] = greater_size_half(gap, largest[part]);
+        }
+    double gap_total = 0, square_total = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        gap_total += gaps[lane / STEP][lane % STEP];
+        square_total += squares[lane / STEP][lane % STEP];
+    }
+    if (!isfinite(gap_total) || !isfinite(square_total)) return 0;
+    t->sum_sq_diff += gap_total;
+    t->sum_sq_a += square_total;
+    for (int lane = 0; lane < LANES; lane++) {
+        const double gap = largest[lane / STEP][lane % STEP];
+        if (gap > t->max_abs) t->max_abs = gap;
+    }
+    return 1;
+}
+
+/* The same for floats of at most 16 bits, all in float32; also returns 0 where squares could leave
+   its range. */
+INLINE int values_of_narrow_tile(difference_tally *t, const uint8_t *a, const uint8_t *b,
                                  int dtype) {
     const size_t size = itemsize(dtype);
     vs gaps[FLOAT_PARTS] = {{0}}, squares[FLOAT_PARTS] = {{0}};
-    vs gap_max[FLOAT_PARTS] = {{0}}, size_max[FLOAT_PARTS] = {{0}};
+    vs largest[FLOAT_PARTS] = {{0}}, sizes[FLOAT_PARTS] = {{0}};
     for (size_t i = 0; i < TILE; i += LANES)
         for (int part = 0; part < FLOAT_PARTS; part++) {
             const size_t at = (i + part * FLOAT_STEP) * size;
@@ -228,8 +216,8 @@ INLINE int narrow_values_of_tile(difference_tally *t, const uint8_t *a, const ui
             const vs gap = (vs)((vu32)(x - y) & ~TOP_32);
             gaps[part] += gap * gap;
             squares[part] = add_product_s(squares[part], x, x);
-            gap_max[part] = greater_s(gap, gap_max[part]);
-            size_max[part] = greater_s((vs)((vu32)x & ~TOP_32), size_max[part]);
+            largest[part] = greater_size(gap, largest[part]);
+            sizes[part] = greater_size((vs)((vu32)x & ~TOP_32), sizes[part]);
         }
     double gap_total = 0, square_total = 0;
     float gap_most = 0, size_most = 0;
@@ -237,8 +225,8 @@ INLINE int narrow_values_of_tile(difference_tally *t, const uint8_t *a, const ui
         const int part = lane / FLOAT_STEP, at = lane % FLOAT_STEP;
         gap_total += gaps[part][at];
         square_total += squares[part][at];
-        gap_most = gap_max[part][at] > gap_most ? gap_max[part][at] : gap_most;
-        size_most = size_max[part][at] > size_most ? size_max[part][at] : size_most;
+        gap_most = largest[part][at] > gap_most ? largest[part][at] : gap_most;
+        size_most = sizes[part][at] > size_most ? sizes[part][at] : size_most;
     }
     const float low = 0x1p-50f, high = 0x1p50f;
     if (!isfinite(gap_total) || !isfinite(square_total)) return 0;
@@ -250,20 +238,20 @@ INLINE int narrow_values_of_tile(difference_tally *t, const uint8_t *a, const ui
     return 1;
 }
 
-INLINE int is_narrow(int dtype) { return is_float(dtype) && itemsize(dtype) <= 2; }
-
 INLINE int tally_tile(difference_tally *t, const uint8_t *a, const uint8_t *b, int dtype,
                       double atol, double rtol) {
     const int exact = atol == 0 && rtol == 0;
     int finite = 0;
     if (!is_float(dtype)) return 0;
-    if (exact && dtype == BFLOAT16) {
-        finite = narrow_values_of_tile(t, a, b, BFLOAT16);
-    } else if (exact && is_narrow(dtype)) {
+    if (exact && dtype == FLOAT32) {
+        finite = values_of_float_tile(t, a, b);
+    } else if (exact && dtype == BFLOAT16) {
+        finite = values_of_narrow_tile(t, a, b, BFLOAT16);
+    } else if (exact && dtype != FLOAT64) {
         float p[TILE] __attribute__((aligned(64))), q[TILE] __attribute__((aligned(64)));
         decode_floats(a, dtype, TILE, p);
         decode_floats(b, dtype, TILE, q);
-        finite = narrow_values_of_tile(t, (const uint8_t *)p, (const uint8_t *)q, FLOAT32);
+        finite = values_of_narrow_tile(t, (const uint8_t *)p, (const uint8_t *)q, FLOAT32);
     }
     if (!finite) {
         double p[TILE] __attribute__((aligned(64))), q[TILE] __attribute__((aligned(64)));
@@ -278,14 +266,14 @@ INLINE int tally_tile(difference_tally *t, const uint8_t *a, const uint8_t *b, i
         else finite = values_of_tile(t, x, y, loaded, atol, rtol, 0);
     }
     if (!finite) return 0;
-    const uint64_t sign = sign_bit(dtype);
     int64_t apart = 0;
     switch (itemsize(dtype)) {
-    case 1: apart = bits_8(t, a, b, sign); break;
-    case 2: apart = bits_16(t, a, b, sign); break;
-    case 4: apart = bits_32(t, a, b, sign); break;
-    case 8: apart = bits_64(t, a, b, sign); break;
+    case 1: apart = bits_8(t, a, b); break;
+    case 2: apart = bits_16(t, a, b); break;
+    case 4: apart = bits_32(t, a, b); break;
+    case 8: apart = bits_64(t, a, b); break;
     }
+    if (apart < 0) apart = bits_of_any_tile(t, a, b, dtype);
     if (exact) t->beyond += apart;
     return 1;
 }
@@ -306,7 +294,8 @@ INLINE void tally_of(difference_tally *t, const uint8_t *a, const uint8_t *b, in
         }
     }
     /* So that it does not depend on which tiles float32 could do. */
-    if (is_narrow(dtype)) t->max_abs = (float)t->max_abs;
+    if (is_float(dtype) && size <= 4 && isfinite((float)t->max_abs))
+        t->max_abs = (float)t->max_abs;
 }
 
 #endif

@@ -84,7 +84,7 @@ INLINE int is_direct(int dtype) {
 }
 
 INLINE vd load_elements(const uint8_t *data, int dtype) {
-    if (dtype == FLOAT32) return from_floats(data);
+    if (dtype == FLOAT32) return widen(load_half(data));
     if (dtype == BFLOAT16) return from_halves(data);
     return load_d(data);
 }

@@ -43,15 +43,16 @@ typedef uint16_t vu16_quarter __attribute__((vector_size(WIDTH / 4)));
 
 INLINE vu load_u(const void *p) { vu v; memcpy(&v, p, sizeof v); return v; }
 INLINE vd load_d(const void *p) { vd v; memcpy(&v, p, sizeof v); return v; }
+INLINE vs_half load_half(const void *p) { vs_half v; memcpy(&v, p, sizeof v); return v; }
 INLINE vs load_s(const void *p) { vs v; memcpy(&v, p, sizeof v); return v; }
 INLINE void store(void *p, vu v) { memcpy(p, &v, sizeof v); }
 INLINE vu choose(vi mask, vu yes, vu no) { return (yes & (vu)mask) | (no & ~(vu)mask); }
 
 /* What C has no words for that compilers turn into good code: conversions, minimum and maximum of
-   lanes that are not NaN, products added with one rounding (only where products are exact, so that
+   lanes that are not NaN, the greater of floats without a sign, products added with one rounding (only where products are exact, so that
    it is the same as two), lanes negated by a mask of bits. */
 #if defined(__AVX512F__)
-INLINE vd from_floats(const void *p) { return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(p)); }
+INLINE vd widen(vs_half x) { return (vd)_mm512_cvtps_pd((__m256)x); }
 INLINE vd from_halves(const void *p) {
     return (vd)_mm512_cvtps_pd((__m256)_mm256_slli_epi32(
         _mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
@@ -65,7 +66,10 @@ INLINE vs floats_from_halves(const void *p) {
 }
 INLINE vd lesser(vd a, vd b) { return (vd)_mm512_min_pd((__m512d)a, (__m512d)b); }
 INLINE vd greater(vd a, vd b) { return (vd)_mm512_max_pd((__m512d)a, (__m512d)b); }
-INLINE vs greater_s(vs a, vs b) { return (vs)_mm512_max_ps((__m512)a, (__m512)b); }
+INLINE vs greater_size(vs a, vs b) { return (vs)_mm512_max_epi32((__m512i)a, (__m512i)b); }
+INLINE vs_half greater_size_half(vs_half a, vs_half b) {
+    return (vs_half)_mm256_max_epi32((__m256i)a, (__m256i)b);
+}
 INLINE vd add_product(vd c, vd a, vd b) {
     return (vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
 }
@@ -79,9 +83,7 @@ INLINE vs negate_s(vs x, uint64_t bits) {
     return (vs)_mm512_mask_xor_ps((__m512)x, (__mmask16)bits, (__m512)x, _mm512_set1_ps(-0.0f));
 }
 #else
-INLINE vd from_floats(const void *p) {
-    vs_half x;
-    memcpy(&x, p, sizeof x);
+INLINE vd widen(vs_half x) {
 #if defined(__AVX2__)
     return (vd)_mm256_cvtps_pd((__m128)x);
 #else
@@ -91,8 +93,7 @@ INLINE vd from_floats(const void *p) {
 INLINE vd from_halves(const void *p) {
     vu16_quarter x;
     memcpy(&x, p, sizeof x);
-    vu32_half wide = __builtin_convertvector(x, vu32_half) << 16;
-    return from_floats(&wide);
+    return widen((vs_half)(__builtin_convertvector(x, vu32_half) << 16));
 }
 INLINE vs floats_from_halves(const void *p) {
     vu16_half x;
@@ -101,9 +102,13 @@ INLINE vs floats_from_halves(const void *p) {
 }
 INLINE vd lesser(vd a, vd b) { return (vd)choose(a < b, (vu)a, (vu)b); }
 INLINE vd greater(vd a, vd b) { return (vd)choose(a > b, (vu)a, (vu)b); }
-INLINE vs greater_s(vs a, vs b) {
-    const vu32 mask = (vu32)(a > b);
+INLINE vs greater_size(vs a, vs b) {
+    const vu32 mask = (vu32)((vu32)a > (vu32)b);
     return (vs)(((vu32)a & mask) | ((vu32)b & ~mask));
+}
+INLINE vs_half greater_size_half(vs_half a, vs_half b) {
+    const vu32_half mask = (vu32_half)((vu32_half)a > (vu32_half)b);
+    return (vs_half)(((vu32_half)a & mask) | ((vu32_half)b & ~mask));
 }
 #if defined(__FMA__)
 INLINE vd add_product(vd c, vd a, vd b) {

@@ -40,8 +40,8 @@ class Difference:
     first: int | None
     """Flat index of the first element with different bits."""
     max_abs: float
-    """Largest ``|a - b|`` where both are finite; rounded to float32 for floats of at most 16 bits,
-    whose sums of squares also have a relative error of up to 2^-18."""
+    """Largest ``|a - b|`` where both are finite. Rounded to float32 for floats of at most 32 bits;
+    their sums of squares have a relative error of up to 2^-22, or 2^-18 below 32 bits."""
     max_ulp: int
     """Largest ULP distance where neither is NaN."""
     sum_sq_diff: float

@@ -51,8 +51,10 @@ def tally(a: np.ndarray, b: np.ndarray, dtype: str, atol: float, rtol: float) ->
     for start in range(0, len(a), step):
         with np.errstate(all="ignore"):
             _add(total, a[start : start + step], b[start : start + step], dtype, atol, rtol, start)
-    if "float" in dtype and ITEMSIZE[dtype] <= 2:
-        total.max_abs = float(np.float32(total.max_abs))
+    if "float" in dtype and ITEMSIZE[dtype] <= 4:
+        with np.errstate(over="ignore"):
+            rounded = float(np.float32(total.max_abs))
+        total.max_abs = rounded if np.isfinite(rounded) else total.max_abs
     return total
 
 

@@ -27,7 +27,9 @@ def assert_is_the_twin_s(a, b, **tolerances):
         assert getattr(found, name) == getattr(twin, name), name
     assert (-1 if found.first is None else found.first) == twin.first
     np.testing.assert_array_equal(found.ulp_histogram, twin.histogram)
-    rtol = 2.0**-18 if a.dtype.name in FLOATS and a.itemsize <= 2 else 1e-12
+    rtol = 1e-12
+    if a.dtype.name in FLOATS and a.itemsize <= 4:
+        rtol = 2.0**-22 if a.itemsize == 4 else 2.0**-18
     np.testing.assert_allclose(found.sum_sq_diff, twin.sum_sq_diff, rtol=rtol)
     np.testing.assert_allclose(found.sum_sq_a, twin.sum_sq_a, rtol=rtol)
     assert found.count == a.size == found.ulp_histogram.sum()
@@ -149,6 +151,15 @@ def test_classes_by_hand():
     assert found.max_ulp == 2 * 0x3F800000
     # Everything that differs but the two zeros, which are equal as numbers.
     assert found.beyond == 7
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_differences_beyond_the_range_of_the_dtype(dtype):
+    high = np.full(4096, 3e38, dtype)
+    found = difference(high, -high)
+    assert found.max_abs == 2 * float(high[0])
+    assert found.sum_sq_diff == pytest.approx(4096 * found.max_abs**2)
+    assert_is_the_twin_s(high, -high, atol=0.0, rtol=0.0)
 
 
 def test_integers_differ_by_numbers():
