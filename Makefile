@@ -17,7 +17,7 @@ help:  ## list the targets
 $(VENV)/ready: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,lab,test]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,formats,lab,test]'
 	touch $@
 
 demo: $(VENV)/ready  ## train twice on 4 processes, say where the runs part: FAULT=reduction-order

@@ -11,6 +11,7 @@ two runs in causal order, and reads stored *checkpoints* only where the exact el
 ``Policy``           what is captured, how often, and what happens when the disk refuses
 ``open_lab``         a folder of runs
 ``open_run``         one run: its facts, fingerprints and checkpoints
+``open_checkpoint``  a checkpoint that another tool wrote, tensor by tensor
 ``compare``          where two runs part, or the ranks of one run
 ``Comparison``       what ``compare`` returns: a verdict, the first difference, rows
 ``DivergenceView``   a comparison to look at and scrub through, in JupyterLab
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from reprolab.capture import record
     from reprolab.comparison import Comparison, compare
     from reprolab.diagnosis.straggling import Stragglers, stragglers
+    from reprolab.formats import open_checkpoint
     from reprolab.policy import Policy
     from reprolab.store import open_lab, open_run
     from reprolab.views import DivergenceView, report
@@ -44,6 +46,7 @@ _HOMES = {
     "Policy": "reprolab.policy",
     "open_lab": "reprolab.store",
     "open_run": "reprolab.store",
+    "open_checkpoint": "reprolab.formats",
     "compare": "reprolab.comparison",
     "Comparison": "reprolab.comparison",
     "DivergenceView": "reprolab.views",
@@ -59,6 +62,7 @@ __all__ = [
     "ReprolabError",
     "Stragglers",
     "compare",
+    "open_checkpoint",
     "open_lab",
     "open_run",
     "record",
