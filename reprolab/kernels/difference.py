@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from reprolab.kernels import backend
-from reprolab.kernels.tensors import CODES, dense, dtype_name, flat_bytes, is_torch
+from reprolab.kernels.tensors import CODES, dtype_name, flat_bytes, is_torch, locate
 from reprolab.kernels.twin_difference import CLASSES, Tally
 from reprolab.kernels.twin_difference import tally as twin_tally
 from reprolab.vocabulary import ITEMSIZE
@@ -112,7 +112,7 @@ def difference(a: Any, b: Any, *, atol: float = 0.0, rtol: float = 0.0) -> Diffe
         )
     if not (atol >= 0 and rtol >= 0):
         raise ValueError(f"atol and rtol must not be negative; got {atol}, {rtol}")
-    a, b = (flat_bytes(dense(side.cpu() if is_torch(side) else side)) for side in (a, b))
+    a, b = (flat_bytes(locate(side.cpu() if is_torch(side) else side)[0]) for side in (a, b))
     found = _tally(a, b, dtype, atol, rtol)
     return Difference(
         count=len(a) // ITEMSIZE[dtype],

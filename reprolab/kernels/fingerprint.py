@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,8 @@ from reprolab.kernels import backend, torch_fingerprint, twin_fingerprint
 from reprolab.kernels.merge import settle
 from reprolab.kernels.regions import Runs, cut_words, runs, whole
 from reprolab.kernels.rows import Border, Fingerprint
-from reprolab.kernels.tensors import (
-    CODES,
-    address,
-    dense,
-    dtype_name,
-    flat_bytes,
-    on_host,
-)
-from reprolab.vocabulary import BLOCK_BYTES, Layout, Region, TensorSpec
+from reprolab.kernels.tensors import CODES, bytes_at, dtype_name, flat_bytes, locate
+from reprolab.vocabulary import BLOCK_BYTES, ITEMSIZE, Layout, Region, TensorSpec
 
 
 def fingerprint(
@@ -83,11 +76,11 @@ def fingerprint(
         spec = TensorSpec("", dtype, tuple(shape))
         stretch = runs(spec.shape, region)
     found = Fingerprint.zeros(Layout((spec,), block_bytes).rows)
-    plain = dense(tensor)
-    _accumulate(plain, spec, stretch, block_bytes, found)
+    dense, address = locate(tensor)
+    _accumulate(dense, address, spec, stretch, block_bytes, found)
     if region is None:
         return found
-    cut = cut_words(flat_bytes(plain), stretch, plain.itemsize)
+    cut = cut_words(partial(bytes_at, dense), stretch, ITEMSIZE[dtype])
     border = Border(*cut, spec.shape, dtype, block_bytes, (region,))
     return settle(Fingerprint(found.digest, found.moments, found.sketch, border))
 
@@ -115,9 +108,8 @@ def fingerprint_stream(tensors: Sequence[Any], layout: Layout) -> Fingerprint:
     if len(tensors) != len(layout.tensors):
         raise ValueError(f"the layout has {len(layout.tensors)} tensors; got {len(tensors)}")
     found = Fingerprint.zeros(layout.rows)
-    addresses = np.zeros(len(tensors), np.uint64)
-    # Holds the copies that `dense` had to make until the kernel has read them.
-    plain = []
+    addresses = [0] * len(tensors)
+    kept = []  # copies that had to be made, until the kernel has read them
     for index, (tensor, spec) in enumerate(zip(tensors, layout.tensors, strict=True)):
         if tensor is None:
             continue
@@ -126,19 +118,20 @@ def fingerprint_stream(tensors: Sequence[Any], layout: Layout) -> Fingerprint:
                 f"tensor {spec.name!r}: the layout says {spec.dtype} {spec.shape}; "
                 f"got {dtype_name(tensor)} {tuple(tensor.shape)}"
             )
-        plain.append(dense(tensor))
-        if backend.passes is not None and on_host(tensor):
-            addresses[index] = address(plain[-1])
+        try:
+            dense, address = locate(tensor)
+        except TypeError as error:
+            raise TypeError(f"tensor {spec.name!r}: {error}") from None
+        if backend.passes is not None and address is not None:
+            addresses[index] = address
+            kept.append(dense)
         else:
             rows = found.rows(layout.rows_of(index))
-            _accumulate(plain[-1], spec, whole(spec.size), layout.block_bytes, rows)
+            _accumulate(dense, address, spec, whole(spec.size), layout.block_bytes, rows)
     if backend.passes is not None:
-        dtypes, sizes, starts = _columns(layout)
         backend.passes.add_tensors(
-            addresses,
-            dtypes,
-            sizes,
-            starts,
+            np.array(addresses, np.uint64),
+            *_columns(layout),
             layout.block_bytes,
             found.digest,
             found.moments,
@@ -147,26 +140,40 @@ def fingerprint_stream(tensors: Sequence[Any], layout: Layout) -> Fingerprint:
     return found
 
 
-@lru_cache(maxsize=64)
+_known: dict[int, tuple[Layout, tuple[np.ndarray, np.ndarray, np.ndarray]]] = {}
+
+
 def _columns(layout: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Dtype codes, sizes and first rows of the layout's tensors."""
-    return (
-        np.array([CODES[spec.dtype] for spec in layout.tensors], np.uint8),
-        np.array([spec.size for spec in layout.tensors], np.int64),
-        np.array(layout.starts[:-1], np.int64),
-    )
+    # By identity: to hash a layout of hundreds of names takes longer than to fingerprint biases.
+    layout_and_columns = _known.get(id(layout))
+    if layout_and_columns is None:
+        if len(_known) >= 64:
+            _known.clear()
+        columns = (
+            np.array([CODES[spec.dtype] for spec in layout.tensors], np.uint8),
+            np.array([spec.size for spec in layout.tensors], np.int64),
+            np.array(layout.starts[:-1], np.int64),
+        )
+        layout_and_columns = _known[id(layout)] = (layout, columns)
+    return layout_and_columns[1]
 
 
 def _accumulate(
-    tensor: Any, spec: TensorSpec, stretch: Runs, block_bytes: int, into: Fingerprint
+    dense: Any,
+    address: int | None,
+    spec: TensorSpec,
+    stretch: Runs,
+    block_bytes: int,
+    into: Fingerprint,
 ) -> None:
-    if not on_host(tensor):
-        torch_fingerprint.accumulate(tensor, spec.dtype, stretch, block_bytes, into)
+    if address is None:
+        torch_fingerprint.accumulate(dense, spec.dtype, stretch, block_bytes, into)
     elif backend.passes is None:
-        twin_fingerprint.accumulate(flat_bytes(tensor), spec.dtype, stretch, block_bytes, into)
+        twin_fingerprint.accumulate(flat_bytes(dense), spec.dtype, stretch, block_bytes, into)
     else:
         backend.passes.add_runs(
-            address(tensor),
+            address,
             CODES[spec.dtype],
             stretch.starts,
             stretch.length,

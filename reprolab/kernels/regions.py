@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -72,14 +73,14 @@ def overlap(a: Region, b: Region) -> bool:
 
 
 def cut_words(
-    data: np.ndarray, runs: Runs, itemsize: int
+    take: Callable[[np.ndarray], np.ndarray], runs: Runs, itemsize: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The words that a shard's runs cover only in part.
 
     Parameters
     ----------
-    data : ndarray, uint8 [nbytes]
-        The shard's bytes.
+    take : callable
+        Gives the shard's bytes at given places, uint8.
     runs : Runs
         Where they belong.
     itemsize : int
@@ -106,7 +107,7 @@ def cut_words(
     mine = (byte >= begin[which, None]) & (byte < end[which, None])
     place = (which * (runs.length * itemsize) - begin[which])[:, None] + byte
     content = np.zeros(byte.shape, np.uint8)
-    content[mine] = data[place[mine]]
+    content[mine] = take(place[mine])
     present = np.packbits(mine | (byte >= nbytes), axis=1, bitorder="little")[:, 0]
     return unite(index.astype(np.uint64), present, content.view(np.uint64)[:, 0])
 

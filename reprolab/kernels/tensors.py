@@ -52,13 +52,20 @@ def dtype_name(tensor: Any) -> str:
 _names: dict[Any, str] = {}
 
 
-def on_host(tensor: Any) -> bool:
-    """Whether the bytes of `tensor` are in this process's memory."""
-    return not is_torch(tensor) or tensor.device.type == "cpu"
+def locate(tensor: Any) -> tuple[Any, int | None]:
+    """The same tensor, contiguous, little-endian and without lazy bits, and where it lies.
 
+    Parameters
+    ----------
+    tensor : ndarray or torch.Tensor
+        It is copied only if it must be.
 
-def dense(tensor: Any) -> Any:
-    """The same tensor, contiguous, little-endian and without lazy bits; copied only if it must be.
+    Returns
+    -------
+    dense : ndarray or torch.Tensor
+        To be kept for as long as the address is used.
+    address : int or None
+        Of its first byte; ``None`` where that is not in this process's memory.
 
     Raises
     ------
@@ -68,31 +75,34 @@ def dense(tensor: Any) -> Any:
     if not is_torch(tensor):
         if tensor.dtype.byteorder == ">":
             tensor = tensor.astype(tensor.dtype.newbyteorder("<"))
-        return np.asarray(tensor, order="C")
-    torch = sys.modules["torch"]
-    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+        dense = np.asarray(tensor, order="C")
+        return dense, dense.__array_interface__["data"][0]
+    device = tensor.device.type
+    if tensor.layout is not sys.modules["torch"].strided or device == "meta":
         raise TypeError(
-            "expected a dense tensor with data; "
-            f"got layout {tensor.layout} on device {tensor.device}"
+            f"expected a dense tensor with data; got layout {tensor.layout} on device {device}"
         )
     if not tensor.is_contiguous() or tensor.is_neg():
         tensor = tensor.detach().resolve_neg().contiguous()
-    if not tensor.data_ptr() and tensor.numel():
+    address = tensor.data_ptr()
+    if not address and tensor.numel():
         raise TypeError(
             f"a {type(tensor).__name__} has no memory of its own; pass its local tensor and region"
         )
-    return tensor
+    return tensor, address if device == "cpu" else None
 
 
 def flat_bytes(tensor: Any) -> np.ndarray:
-    """Bytes of a dense tensor on the host, uint8 [nbytes]; no copy."""
+    """Bytes of a dense tensor in this process's memory, uint8 [nbytes]; no copy."""
     if is_torch(tensor):
         return tensor.detach().reshape(-1).view(sys.modules["torch"].uint8).numpy()
     return tensor.reshape(-1).view(np.uint8)
 
 
-def address(tensor: Any) -> int:
-    """Where the first byte of a dense tensor on the host is."""
-    if is_torch(tensor):
-        return tensor.data_ptr()
-    return tensor.__array_interface__["data"][0]
+def bytes_at(tensor: Any, places: np.ndarray) -> np.ndarray:
+    """Some bytes of a dense tensor on any device, uint8 as `places`."""
+    if not is_torch(tensor):
+        return flat_bytes(tensor)[places]
+    torch = sys.modules["torch"]
+    data = tensor.detach().reshape(-1).view(torch.uint8)
+    return data[torch.from_numpy(places).to(data.device)].cpu().numpy()

@@ -23,7 +23,7 @@ from reprolab.kernels import (
     twin_fingerprint,
 )
 from reprolab.kernels.regions import runs, whole
-from reprolab.kernels.tensors import CODES, address, flat_bytes
+from reprolab.kernels.tensors import CODES, flat_bytes, locate
 from reprolab.vocabulary import ITEMSIZE, Layout, Region, TensorSpec
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def test_compiled_is_the_twin(random_array, dtype, size, seed, special, data):
     block_bytes = data.draw(st.sampled_from([16, 48, 1024, 1 << 20]))
     ours, twin = (Fingerprint.zeros(-(-array.nbytes // block_bytes)) for _ in range(2))
     backend.passes.add_runs(
-        address(part), CODES[dtype], stretch.starts, stretch.length, stretch.size, block_bytes,
+        locate(part)[1], CODES[dtype], stretch.starts, stretch.length, stretch.size, block_bytes,
         ours.digest, ours.moments, ours.sketch,
     )  # fmt: skip
     twin_fingerprint.accumulate(flat_bytes(part), dtype, stretch, block_bytes, twin)
