@@ -94,6 +94,7 @@ INLINE int64_t count_small(difference_tally *t, const uint16_t *gaps, uint16_t l
     INLINE int64_t name(difference_tally *t, const uint8_t *restrict a,                          \
                         const uint8_t *restrict b) {                                             \
         uint16_t gaps[TILE] __attribute__((aligned(64)));                                        \
+        const word limit = sizeof(word) > 2 ? (word)UINT16_MAX : (word)-1;                       \
         word largest = 0, signs = 0;                                                             \
         for (size_t i = 0; i < TILE; i++) {                                                      \
             word x, y;                                                                           \
@@ -102,9 +103,9 @@ INLINE int64_t count_small(difference_tally *t, const uint16_t *gaps, uint16_t l
             const word gap = (word)((x > y ? x : y) - (x > y ? y : x));                          \
             signs |= x ^ y;                                                                      \
             largest = gap > largest ? gap : largest;                                             \
-            gaps[i] = (uint16_t)(gap < UINT16_MAX ? gap : UINT16_MAX);                           \
+            gaps[i] = (uint16_t)(gap < limit ? gap : limit);                                     \
         }                                                                                        \
-        if (signs >> (8 * sizeof(word) - 1) || largest > UINT16_MAX) return -1;                  \
+        if (signs >> (8 * sizeof(word) - 1) || largest >= limit) return -1;                      \
         if (largest > t->max_ulp) t->max_ulp = largest;                                          \
         return count_small(t, gaps, (uint16_t)largest);                                          \
     }
