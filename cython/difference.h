@@ -115,29 +115,62 @@ BITS_OF_TILE(bits_16, uint16_t)
 BITS_OF_TILE(bits_32, uint32_t)
 BITS_OF_TILE(bits_64, uint64_t)
 
-/* The same for any tile; returns how many elements differ in value, which +0 and -0 do not. */
-INLINE int64_t bits_of_any_tile(difference_tally *t, const uint8_t *a, const uint8_t *b,
-                                int dtype) {
-    const size_t size = itemsize(dtype);
-    const uint64_t magnitude = sign_bit(dtype) - 1;
-    /* Several counters a class, so that runs of one class do not wait for each other's store. */
-    uint32_t counts[4][CLASSES] = {{0}};
-    int64_t zeros = 0;
-    for (size_t i = 0; i < TILE; i++) {
-        const uint64_t x = bits_of(a + i * size, dtype), y = bits_of(b + i * size, dtype);
-        const uint64_t ulp = ulp_distance(x, y, dtype);
-        const int flip = (x ^ y) > magnitude;
-        t->max_ulp = ulp > t->max_ulp ? ulp : t->max_ulp;
-        zeros += flip && ulp == 0;
-        counts[i % 4][flip ? SIGN_FLIP : ulp_class(ulp)]++;
-    }
-    const int64_t before = t->histogram[0];
-    for (int k = 0; k < CLASSES; k++)
-        t->histogram[k] += counts[0][k] + counts[1][k] + counts[2][k] + counts[3][k];
-    const int64_t differing = TILE - (t->histogram[0] - before);
-    t->differing += differing;
-    return differing - zeros;
+/* The class of a ULP distance from its exponent as a float; 0 or more for 1 and up, else negative.
+   Clearing the bit below the highest keeps the conversion from rounding up to the next power. */
+INLINE int8_t log2_32(uint32_t x) {
+    return (int8_t)((int)(as_bits((float)(int32_t)(x & ~(x >> 1))) >> 23) - 127);
 }
+INLINE int8_t log2_64(uint64_t x) {
+    const double value = (double)(int64_t)(x & ~(x >> 1));
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (int8_t)(x ? (int)(bits >> 52) - 1023 : -127);
+}
+
+/* The same for any tile; returns how many elements differ in value, which +0 and -0 do not. */
+#define BITS_OF_ANY_TILE(name, element, word, log2)                                              \
+    INLINE int64_t name(difference_tally *t, const uint8_t *restrict a,                          \
+                        const uint8_t *restrict b) {                                             \
+        const word magnitude = (word)((UINT64_C(1) << (8 * sizeof(element) - 1)) - 1);           \
+        int8_t kinds[TILE] __attribute__((aligned(64)));                                         \
+        word largest = 0, zeros = 0;                                                             \
+        for (size_t i = 0; i < TILE; i++) {                                                      \
+            element x, y;                                                                        \
+            memcpy(&x, a + i * sizeof x, sizeof x);                                              \
+            memcpy(&y, b + i * sizeof y, sizeof y);                                              \
+            const word m = x & magnitude, n = y & magnitude;                                     \
+            const word flip = (word)0 - (word)((word)(x ^ y) > magnitude);                       \
+            const word apart = (m > n ? m : n) - (m > n ? n : m);                                \
+            const word ulp = (apart & ~flip) | ((m + n) & flip);                                 \
+            largest = ulp > largest ? ulp : largest;                                             \
+            zeros += (word)(m + n == 0) & flip;                                                  \
+            kinds[i] = (int8_t)(flip ? SIGN_FLIP - 1 : log2(apart));                             \
+        }                                                                                        \
+        if (largest > t->max_ulp) t->max_ulp = largest;                                          \
+        return count_kinds(t, kinds) - (int64_t)zeros;                                           \
+    }
+
+INLINE int64_t count_kinds(difference_tally *t, const int8_t *kinds) {
+    /* Several counters a class, so that runs of one class do not wait for each other's store. */
+    uint32_t counts[4][256] = {{0}};
+    for (size_t i = 0; i < TILE; i += 4)
+        for (int part = 0; part < 4; part++) counts[part][(uint8_t)(kinds[i + part] + 1)]++;
+    int64_t differing = 0;
+    for (int k = 1; k < NAN_CLASS; k++) {
+        const int64_t found =
+            (int64_t)counts[0][k] + counts[1][k] + counts[2][k] + counts[3][k];
+        t->histogram[k] += found;
+        differing += found;
+    }
+    t->histogram[0] += TILE - differing;
+    t->differing += differing;
+    return differing;
+}
+
+BITS_OF_ANY_TILE(bits_of_any_8, uint8_t, uint32_t, log2_32)
+BITS_OF_ANY_TILE(bits_of_any_16, uint16_t, uint32_t, log2_32)
+BITS_OF_ANY_TILE(bits_of_any_32, uint32_t, uint32_t, log2_32)
+BITS_OF_ANY_TILE(bits_of_any_64, uint64_t, uint64_t, log2_64)
 
 /* Everything about values, for a whole tile. Returns 0, and adds nothing, where something is not
    finite. With `exact`, there are no tolerances, and the bits tell which elements are beyond. */
@@ -267,14 +300,19 @@ INLINE int tally_tile(difference_tally *t, const uint8_t *a, const uint8_t *b, i
         else finite = values_of_tile(t, x, y, loaded, atol, rtol, 0);
     }
     if (!finite) return 0;
-    int64_t apart = 0;
+    int64_t apart = -1;
+#define BITS(size)                                                                               \
+    case size / 8:                                                                               \
+        apart = bits_##size(t, a, b);                                                            \
+        if (apart < 0) apart = bits_of_any_##size(t, a, b);                                      \
+        break;
     switch (itemsize(dtype)) {
-    case 1: apart = bits_8(t, a, b); break;
-    case 2: apart = bits_16(t, a, b); break;
-    case 4: apart = bits_32(t, a, b); break;
-    case 8: apart = bits_64(t, a, b); break;
+        BITS(8)
+        BITS(16)
+        BITS(32)
+        BITS(64)
     }
-    if (apart < 0) apart = bits_of_any_tile(t, a, b, dtype);
+#undef BITS
     if (exact) t->beyond += apart;
     return 1;
 }

@@ -55,14 +55,11 @@ def merge(parts: Sequence[Fingerprint]) -> Fingerprint:
     )
     index, mask, word = pieces
     united = replace(first, index=index, mask=mask, word=word, regions=regions)
-    return settle(
-        Fingerprint(
-            np.stack([part.digest for part in parts]).sum(axis=0, dtype=np.uint64),
-            combine(np.stack([part.moments for part in parts])),
-            np.stack([part.sketch for part in parts]).sum(axis=0),
-            united,
-        )
-    )
+    digest = np.stack([part.digest for part in parts]).sum(axis=0, dtype=np.uint64)
+    moments = combine(np.stack([part.moments for part in parts]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        sketch = np.stack([part.sketch for part in parts]).sum(axis=0)
+    return settle(Fingerprint(digest, moments, sketch, united))
 
 
 def settle(part: Fingerprint) -> Fingerprint:

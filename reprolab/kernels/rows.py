@@ -77,15 +77,16 @@ class Fingerprint:
 
     def total(self) -> Fingerprint:
         """All rows as one row: digests and sketches summed, moments combined."""
-        return Fingerprint(
-            self.digest.sum(dtype=np.uint64, keepdims=True),
-            combine(self.moments[:, None, :]),
-            self.sketch.sum(axis=0, keepdims=True),
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            return Fingerprint(
+                self.digest.sum(dtype=np.uint64, keepdims=True),
+                combine(self.moments[:, None, :]),
+                self.sketch.sum(axis=0, keepdims=True),
+            )
 
 
 def combine(moments: np.ndarray) -> np.ndarray:
-    """Moments of unions.
+    """Moments of unions; sums beyond the range of float64 become infinite.
 
     Parameters
     ----------
@@ -96,7 +97,8 @@ def combine(moments: np.ndarray) -> np.ndarray:
     -------
     ndarray, float64 [rows, 7]
     """
-    whole = moments.sum(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        whole = moments.sum(axis=0)
     seen = moments[..., COUNT] > 0
     minimum = np.where(seen, moments[..., MIN], np.inf).min(axis=0, initial=np.inf)
     maximum = np.where(seen, moments[..., MAX], -np.inf).max(axis=0, initial=-np.inf)

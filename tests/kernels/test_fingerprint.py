@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprolab.errors import UnsupportedDtype
-from reprolab.kernels import Fingerprint, fingerprint, fingerprint_stream
+from reprolab.kernels import Fingerprint, fingerprint, fingerprint_stream, merge
 from reprolab.vocabulary import ITEMSIZE, Layout, Region, TensorSpec
 
 DTYPES = list(ITEMSIZE)
@@ -193,6 +193,17 @@ def test_the_total_of_a_stream_rolls_up(random_array):
     np.testing.assert_allclose(blocks.moments, one.moments)
     np.testing.assert_allclose(blocks.sketch, one.sketch)
     assert one.moments[0, 0] == 5000
+
+
+def test_sums_beyond_float64_become_infinite_without_warnings():
+    array = np.full(64, 1e308)
+    total = fingerprint(array, block_bytes=256).total()
+    assert total.moments[0].tolist() == [64, 0, 0, 1e308, 1e308, np.inf, np.inf]
+    halves = [
+        fingerprint(array[low : low + 32], shape=(64,), region=Region((low,), (32,)))
+        for low in (0, 32)
+    ]
+    assert merge(halves).digest == total.digest
 
 
 def test_a_tensor_that_is_not_what_the_layout_says_is_named():
