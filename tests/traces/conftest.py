@@ -9,10 +9,14 @@ def kineto_events(rank, *, steps=4, late=0, old=False, base=0, grouped=True):
     The rank computes for 2 ms, `late` more, before the first collective; all ranks leave both
     together. All times are relative to `base`.
     """
-    kernel, host, runtime = ("Kernel", "Operator", "Runtime") if old else (
-        "kernel",
-        "cpu_op",
-        "cuda_runtime",
+    kernel, host, runtime = (
+        ("Kernel", "Operator", "Runtime")
+        if old
+        else (
+            "kernel",
+            "cpu_op",
+            "cuda_runtime",
+        )
     )
     events = [{"ph": "M", "name": "process_name", "pid": 1, "ts": base, "args": {"name": "python"}}]
 

@@ -13,7 +13,9 @@ TRICKY = st.text(alphabet='ab{}[]," \\\n:é', max_size=12)
 EVENT = st.fixed_dictionaries(
     {"ph": st.just("X"), "name": TRICKY, "ts": st.integers(0, 10**15)},
     optional={
-        "args": st.dictionaries(TRICKY, st.one_of(TRICKY, st.lists(st.dictionaries(TRICKY, TRICKY))))
+        "args": st.dictionaries(
+            TRICKY, st.one_of(TRICKY, st.lists(st.dictionaries(TRICKY, TRICKY)))
+        )
     },
 )
 

@@ -85,7 +85,13 @@ def test_packed_files_and_archives_are_read_where_they_are(kineto_folder, tmp_pa
 def test_a_kernel_belongs_to_the_step_that_launched_it(tmp_path):
     """GPU work runs behind: a collective may run when the host is in the next step already."""
     events = [
-        {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "ts": 100 * n, "dur": 100}
+        {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": f"ProfilerStep#{n}",
+            "ts": 100 * n,
+            "dur": 100,
+        }
         for n in range(2)
     ]
     events += [

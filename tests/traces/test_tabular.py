@@ -44,7 +44,7 @@ def test_published_columns_are_known_by_their_names(tmp_path):
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv"])
 def test_a_file_that_is_no_table_is_an_error(tmp_path, name):
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(TraceError, match="not a .* table"):
+    with pytest.raises(TraceError, match=r"not a .* table"):
         open_trace(tmp_path / name)
 
 

@@ -91,9 +91,9 @@ CULPRITS = pl.Schema(
         "rank": pl.Int32(),
         "stage": pl.Int32(),
         "family": pl.String(),
-        # Seconds of the mean step that would be saved, had the rank done as its peers did, and the
-        # same as a share of it.
-        "saved": pl.Float64(),
+        # Seconds that the rank would cost the mean step if it alone were slow, and the same as a
+        # share of the step: two slow ranks do not excuse each other.
+        "seconds": pl.Float64(),
         "share": pl.Float64(),
     }
 )
@@ -107,6 +107,8 @@ class Finding:
     cause: Cause
     culprits: pl.DataFrame
     """Ranks whose slowness costs at least `GATE` of the step, the costliest first."""
+    saved: float
+    """Share of the mean step that would be saved, had the culprits done as their peers did."""
     recorded_once: bool
     """Whether there are too few steps to tell lasting slowness from a moment's."""
 
@@ -137,51 +139,49 @@ def find(
     """
     few = len(model.timing.steps) < SHORTEST
     if len(over.ranks) == 1:
-        return Finding(Cause.ALONE, _costly([]), few)
-    culprits = _of_few_steps(model, over, last) if few else _of_episodes(model, over, marks)
+        return Finding(Cause.ALONE, pl.DataFrame(schema=CULPRITS), 0.0, few)
+    culprits, saved = _blame(model, over, _late_once(over, last) if few else marks)
     if culprits.height:
         cause = _OF_FAMILY[str(culprits["family"][0])]
     elif model.slowdown < NEGLIGIBLE:
         cause = Cause.NONE
     else:
         cause = _OF_SHARE[max(parts, key=lambda kind: parts[kind])]
-    return Finding(cause, culprits, few)
+    return Finding(cause, culprits, saved, few)
 
 
-def _of_episodes(model: Model, over: Excess, marks: np.ndarray) -> pl.DataFrame:
+def _late_once(over: Excess, last: pl.DataFrame) -> np.ndarray:
+    """Without enough steps, only the rank that nobody had to wait for can be to blame."""
+    late = np.zeros(over.beyond.shape, bool)
+    if not last.is_empty():
+        row = int(np.searchsorted(over.ranks, last["rank"][0]))
+        late[:, row] = over.beyond[:, row] > 0
+    return late
+
+
+def _blame(model: Model, over: Excess, marks: np.ndarray) -> tuple[pl.DataFrame, float]:
+    """Ranks that cost enough, and the share of the step that all of them together cost."""
+    mean = float(model.actual.mean())
+    repaired = float(model.steps_with(as_peers(model, over, marks)).mean())
     rows = []
     for row in np.flatnonzero(marks.any(axis=(0, 2))).tolist():
-        one = np.zeros_like(marks)
-        one[:, row] = marks[:, row]
-        rows.append(_culprit(model, over, row, one))
-    return _costly(rows)
-
-
-def _of_few_steps(model: Model, over: Excess, last: pl.DataFrame) -> pl.DataFrame:
-    """Without enough steps, only the rank that nobody had to wait for can be to blame."""
-    if last.is_empty() or len(over.ranks) < 2:
-        return _costly([])
-    row = int(np.searchsorted(over.ranks, last["rank"][0]))
-    late = np.zeros(over.beyond.shape, bool)
-    late[:, row] = over.beyond[:, row] > 0
-    return _costly([_culprit(model, over, row, late)])
-
-
-def _culprit(model: Model, over: Excess, row: int, marks: np.ndarray) -> dict[str, object]:
-    lost = np.where(marks, over.beyond, 0.0).clip(min=0)[:, row].sum(axis=1)
-    saved = float((model.actual - model.steps_with(as_peers(model, over, marks))).mean())
-    return {
-        "rank": int(over.ranks[row]),
-        "stage": int(over.stage[row]),
-        "family": families.FAMILIES[int(lost.argmax())],
-        "saved": saved,
-        "share": saved / float(model.actual.mean()),
-    }
-
-
-def _costly(rows: list[dict[str, object]]) -> pl.DataFrame:
-    frame = pl.DataFrame(rows, CULPRITS, orient="row")
-    return frame.filter(pl.col("share") >= GATE).sort("saved", "rank", descending=[True, False])
+        others = marks.copy()
+        others[:, row] = False
+        alone = float(model.steps_with(as_peers(model, over, others)).mean()) - repaired
+        lost = np.where(marks, over.beyond, 0.0).clip(min=0)[:, row].sum(axis=1)
+        rows.append(
+            {
+                "rank": int(over.ranks[row]),
+                "stage": int(over.stage[row]),
+                "family": families.FAMILIES[int(lost.argmax())],
+                "seconds": alone,
+                "share": alone / mean,
+            }
+        )
+    frame = pl.DataFrame(rows, CULPRITS, orient="row").filter(pl.col("share") >= GATE)
+    chosen = marks & np.isin(over.ranks, frame["rank"].to_numpy())[:, None]
+    saved = 1 - float(model.steps_with(as_peers(model, over, chosen)).mean()) / mean
+    return frame.sort("seconds", "rank", descending=[True, False]), saved
 
 
 def as_peers(model: Model, over: Excess, marks: np.ndarray) -> np.ndarray:

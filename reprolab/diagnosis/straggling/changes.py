@@ -1,11 +1,11 @@
 """Stretches of steps at which a rank is slower than its peers: a CUSUM scan.
 
 What counts is time beyond a gate, standardised and clipped, so that single wild steps do not make a
-stretch. Of all stretches of one rank the one with the largest sum is taken if that sum exceeds a
-threshold, then the steps before and after it are searched alike. For independent noise of standard
-deviation 1 that falls by ``drift`` a step, the largest such sum over n steps exceeds h with
-probability about ``n exp(-2 drift h)``, so the threshold keeps the chance of any false stretch over
-all ranks and steps below a given level; noise that lingers from step to step raises it.
+stretch. Of all ways to choose stretches of a rank, the one with the largest sum is taken, where
+each stretch costs a threshold. For independent noise of standard deviation 1 that falls by
+``drift`` a step, the largest sum of a stretch over n steps exceeds h with probability about
+``n exp(-2 drift h)``, so the threshold keeps the chance of any false stretch over all ranks and
+steps below a given level; noise that lingers from step to step raises it.
 
 References
 ----------
@@ -63,48 +63,57 @@ def stretches(
     spread = max(1.0, float(np.median(clipped.var(axis=1))))
     threshold = np.log(max(score.size, 2) / level) / (2 * min(drift, MOST_DRIFT))
     threshold *= spread * _lingering(score)
-    scan = _Scan(score, threshold)
-    rise = np.clip(scan.score - drift, -CLIP, CLIP)
+    rise = np.clip(score - drift, -CLIP, CLIP)
     walk = np.concatenate([np.zeros((len(rise), 1)), np.cumsum(rise, axis=1)], axis=1)
     best = (walk - np.minimum.accumulate(walk, axis=1)).max(axis=1)
     found: list[Stretch] = []
     for row in np.flatnonzero(best > threshold).tolist():
-        found += [(row, *some) for some in scan.search(row, 0, beyond.shape[1], drift)]
+        some = _choose(rise[row], threshold)
+        found += [(row, *one) for one in _sharpen(score[row], some, drift, threshold)]
     return found
 
 
-class _Scan:
-    def __init__(self, score: np.ndarray, threshold: float) -> None:
-        self.score, self.threshold = score, threshold
+def _choose(rise: np.ndarray, price: float) -> list[tuple[int, int]]:
+    """Disjoint stretches with the largest sum of `rise`, each at a price."""
+    outside, inside = 0.0, -np.inf
+    entered: list[bool] = []
+    left: list[bool] = []
+    for gain in rise.tolist():
+        before = outside
+        left.append(inside > outside)
+        outside = max(outside, inside)
+        entered.append(before - price > inside)
+        inside = max(inside, before - price) + gain
+    found = []
+    after = len(rise)
+    now_inside = inside > outside
+    for step in range(len(rise) - 1, -1, -1):
+        if now_inside:
+            if entered[step]:
+                found.append((step, after))
+                now_inside = False
+        elif left[step]:
+            now_inside, after = True, step
+    return found[::-1]
 
-    def search(self, row: int, low: int, high: int, drift: float) -> list[tuple[int, int]]:
-        """Stretches within some columns of a row, in order."""
-        if high - low < SHORTEST:
-            return []
-        first, after, total = self._largest(row, low, high, drift)
-        if total <= self.threshold or after - first < SHORTEST:
-            return []
-        # Its ends lie where the score crosses half the way between inside and outside.
-        inside = float(np.median(self.score[row, first:after]))
-        around = np.concatenate([self.score[row, low:first], self.score[row, after:high]])
+
+def _sharpen(
+    score: np.ndarray, chosen: list[tuple[int, int]], drift: float, price: float
+) -> list[tuple[int, int]]:
+    """Ends lie where the score crosses half the way between inside and outside a stretch."""
+    found = []
+    for number, (first, after) in enumerate(chosen):
+        length = after - first
+        low = chosen[number - 1][1] if number else 0
+        high = chosen[number + 1][0] if number + 1 < len(chosen) else len(score)
+        low, high = max(low, first - length), min(high, after + length)
+        around = np.concatenate([score[low:first], score[after:high]])
         outside = float(np.median(around)) if len(around) else 0.0
-        margin = after - first
-        edge_low, edge_high = max(low, first - margin), min(high, after + margin)
-        middle = max((inside + outside) / 2, drift / 2)
-        finer = self._largest(row, edge_low, edge_high, middle)
-        if finer[1] - finer[0] >= SHORTEST:
-            first, after = finer[:2]
-        before = self.search(row, low, first, drift)
-        return [*before, (first, after), *self.search(row, after, high, drift)]
-
-    def _largest(self, row: int, low: int, high: int, drift: float) -> tuple[int, int, float]:
-        """Stretch with the largest sum beyond `drift`."""
-        rise = np.clip(self.score[row, low:high] - drift, -CLIP, CLIP)
-        walk = np.concatenate([[0.0], np.cumsum(rise)])
-        lowest = np.minimum.accumulate(walk)
-        after = int(np.argmax(walk - lowest))
-        first = int(np.argmin(walk[: after + 1]))
-        return low + first, low + after, float(walk[after] - lowest[after])
+        middle = max((float(np.median(score[first:after])) + outside) / 2, drift / 2)
+        rise = np.clip(score[low:high] - middle, -CLIP, CLIP)
+        finer = [(low + a, low + b) for a, b in _choose(rise, price)] or [(first, after)]
+        found += [(a, b) for a, b in finer if b - a >= SHORTEST]
+    return found
 
 
 def _lingering(score: np.ndarray) -> float:

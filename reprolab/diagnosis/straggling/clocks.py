@@ -68,7 +68,10 @@ class Clocks:
     def sentence(self) -> str:
         """What was found, in words."""
         if np.isnan(self.error):
-            return "The clocks of the ranks could not be compared: no collective joins them."
+            return (
+                "No collective that all leave together joins the ranks, so their clocks could not "
+                "be compared; they were taken to agree."
+            )
         if not self.corrected:
             return f"The ranks' clocks agree within {1e3 * AGREE:.0f} ms and were used as they are."
         widest = np.abs(self.offset[self.aligned]).max()
@@ -117,7 +120,7 @@ def align(rank: np.ndarray, step: np.ndarray, communication: np.ndarray, end: np
     residual = fit.residual(rank, end, reference)
     jumps = np.zeros((len(ranks), len(steps)))
     jumps, error = _jumps(rank[known], lane[known], residual[known], jumps)
-    disagree = bool(spread > AGREE)
+    disagree = bool(spread > AGREE or jumps.any())
     return Clocks(ranks, steps, fit.offset, fit.drift, middle, jumps, fit.done, error, disagree)
 
 

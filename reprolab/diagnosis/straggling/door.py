@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from reprolab.diagnosis.straggling.attribution import attribute
@@ -93,11 +92,10 @@ def analyse(trace: Trace) -> Stragglers:
 
 def _analyse(laid: Layout, trace: Trace) -> Stragglers:
     model = laid.model
-    comparable = bool(laid.clocks.aligned.all()) and not np.isnan(laid.clocks.error)
     work = workload(model)
     over = excess(model, work)
     found, marks = episodes(over, model.actual)
-    late = lateness(model, comparable=comparable)
+    late = lateness(model, comparable=laid.comparable)
     ranked = by_rank(late)
     parts = shares(model, work)
     finding = find(model, parts, found, marks, over, ranked)

@@ -38,13 +38,9 @@ def with_groups(operations: pl.DataFrame) -> pl.DataFrame:
 
 
 def clocks_of(operations: pl.DataFrame) -> Clocks:
-    """Compare the ranks' clocks by the barrier-like collectives they share.
-
-    Where there are none, collectives that some ranks may leave early have to do.
-    """
-    shared = operations.filter(pl.col("group").is_not_null())
-    barriers = shared.filter(pl.col("role") == BARRIER)
-    joint = barriers if len(barriers) else shared.filter(pl.col("role") == EXCHANGE)
+    """Compare the ranks' clocks by the barrier-like collectives they share."""
+    barriers = (pl.col("role") == BARRIER) & pl.col("group").is_not_null()
+    joint = operations.filter(barriers)
     joint = joint.filter(pl.col("rank").n_unique().over("step", "group") > 1)
     number = joint.select(pl.struct("step", "group").rank("dense") - 1).to_series()
     return align(

@@ -27,6 +27,11 @@ class Layout:
     """``"pipeline"`` or ``"serial"``: how the graph was found."""
     notes: tuple[str, ...]
 
+    @property
+    def comparable(self) -> bool:
+        """Whether times of different ranks may be compared; assumed where nothing can tell."""
+        return _comparable(self.clocks)
+
 
 def lay_out(operations: pl.DataFrame) -> Layout:
     """Find clocks, graph and times of a table of operations.
@@ -58,13 +63,16 @@ def lay_out(operations: pl.DataFrame) -> Layout:
         else:
             timing = time(graph, common, synchronised=agree)
             return Layout(common, Model(graph, timing), clocks, "pipeline", timing.notes)
-    aligned = bool(clocks.aligned.all()) and not np.isnan(clocks.error)
-    placed, left_out = serial_operations(common, synchronised=aligned)
+    placed, left_out = serial_operations(common, synchronised=_comparable(clocks))
     graph = serial_graph(placed)
     timing = time(graph, placed, synchronised=agree)
     return Layout(
         common, Model(graph, timing), clocks, "serial", (*notes, *left_out, *timing.notes)
     )
+
+
+def _comparable(clocks: Clocks) -> bool:
+    return bool(np.isnan(clocks.error) or clocks.aligned.all())
 
 
 def is_pipeline(operations: pl.DataFrame) -> bool:

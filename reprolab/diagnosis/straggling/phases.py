@@ -96,7 +96,9 @@ def lay_out_phases(phases: pl.DataFrame) -> Layout:
         timing = time(graph, operations, synchronised=False)
         kind = "pipeline"
     else:
-        operations, left_out = serial_operations(operations, synchronised=False)
+        operations, left_out = serial_operations(
+            _one_after_the_other(operations), synchronised=False
+        )
         graph = serial_graph(operations)
         timing = time(graph, operations, synchronised=False)
         notes += left_out
@@ -109,6 +111,13 @@ def lay_out_phases(phases: pl.DataFrame) -> Layout:
     clocks = align(nothing, nothing, nothing, np.empty(0))
     model = Model(graph, timing, hidden)
     return Layout(operations, model, clocks, kind, (*notes, *timing.notes))
+
+
+def _one_after_the_other(operations: pl.DataFrame) -> pl.DataFrame:
+    """Let each operation of a rank start when the one before has ended."""
+    ended = pl.col("duration").cum_sum().over("rank")
+    ordered = operations.sort("rank", "step", "start", maintain_order=True)
+    return ordered.with_columns((ended - pl.col("duration")).alias("start"))
 
 
 def _measured(phases: pl.DataFrame, steps: np.ndarray) -> np.ndarray:

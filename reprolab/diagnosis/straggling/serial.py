@@ -21,6 +21,9 @@ from reprolab.tables.operations import OPERATIONS, WORK
 HOST = "host"
 """Name of time in which nothing was recorded."""
 
+_MEETS = pl.col("group").is_not_null()
+"""A communication whose peers are unknown is something its rank does alone."""
+
 
 def serial_operations(
     operations: pl.DataFrame, *, synchronised: bool
@@ -46,7 +49,7 @@ def serial_operations(
     operations, notes = _same_meetings(operations)
     placed = _beyond_the_earlier(operations, synchronised=synchronised)
     place = ("rank", "step")
-    work = placed.filter(pl.col("role") == WORK)
+    work = placed.filter(~_MEETS)
     idle = placed.filter(pl.col("gap") > 0).with_columns(
         pl.lit(HOST).alias("operation"),
         pl.lit(WORK).alias("role"),
@@ -88,7 +91,7 @@ def serial_operations(
     )
     columns = ["rank", "step", "operation", "role", "from", "net", "segment", "dp", "stage"]
     columns += ["group", "tokens", "bytes"]
-    met = placed.filter(pl.col("role") != WORK).select(columns)
+    met = placed.filter(_MEETS).select(columns)
     together = pl.concat([filled.select(columns), met]).rename(
         {"from": "start", "net": "duration", "segment": "sequence"}
     )
@@ -112,9 +115,8 @@ def serial_graph(operations: pl.DataFrame) -> Graph:
     usual = operations.group_by("rank", "operation", "sequence").agg(
         pl.col("start").mean().alias("_usual")
     )
-    meets = pl.col("role") != WORK
     nodes = one.join(usual, on=["rank", "operation", "sequence"]).sort(
-        "rank", "sequence", meets, pl.col("operation") != HOST, "_usual"
+        "rank", "sequence", _MEETS, pl.col("operation") != HOST, "_usual"
     )
     rank, group = nodes["rank"].to_list(), nodes["group"].to_list()
     waits: list[list[int]] = [[] for _ in rank]
@@ -122,9 +124,9 @@ def serial_graph(operations: pl.DataFrame) -> Graph:
         if before == after:
             waits[node + 1].append(node)
     members: dict[str, list[int]] = {}
-    met = np.flatnonzero(nodes.select(meets).to_series().to_numpy()).tolist()
+    met = np.flatnonzero(nodes.select(_MEETS).to_series().to_numpy()).tolist()
     for node in met:
-        members.setdefault(group[node] or f"alone {node}", []).append(node)
+        members.setdefault(group[node], []).append(node)
     try:
         described = nodes.select(list(NODES))
         peers = described.select(pl.struct("operation", "sequence").rank("dense") - 1).to_series()
@@ -139,10 +141,9 @@ def serial_graph(operations: pl.DataFrame) -> Graph:
 def _same_meetings(operations: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     """Keep the steps at which every rank has its usual communications."""
     notes = []
-    meets = pl.col("role") != WORK
     sight = operations.group_by("rank", "step").agg(
         pl.concat_str("operation", pl.lit(" "), pl.col("group").fill_null(""))
-        .filter(meets)
+        .filter(_MEETS)
         .str.join("\n")
         .alias("_met")
     )
@@ -215,9 +216,6 @@ def _beyond_the_earlier(operations: pl.DataFrame, *, synchronised: bool) -> pl.D
         )
         .with_columns(
             (end - pl.col("from")).clip(lower_bound=0.0).alias("net"),
-            (
-                (pl.col("role") != WORK).cast(pl.Int32).cum_sum().over(place)
-                - (pl.col("role") != WORK).cast(pl.Int32)
-            ).alias("segment"),
+            (_MEETS.cast(pl.Int32).cum_sum().over(place) - _MEETS.cast(pl.Int32)).alias("segment"),
         )
     )

@@ -136,8 +136,8 @@ def _what_happened(
 ) -> str:
     rank = finding.culprits["rank"][0]
     who = "it" if finding.culprits.height == 1 else f"rank {rank}"
-    share = _percent(finding.culprits["share"][0])
-    cost = f"doing as its peers do would save {share} of the mean step"
+    whose = "its peers do" if finding.culprits.height == 1 else "their peers do"
+    cost = f"doing as {whose} would save {_percent(finding.saved)} of the mean step"
     if finding.recorded_once:
         row = late.filter(pl.col("rank") == rank).row(0, named=True)
         steps = len(model.timing.steps)

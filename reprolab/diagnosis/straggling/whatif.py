@@ -100,12 +100,12 @@ def _chosen(model: Model, fix: Fix) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _is_in(values: np.ndarray, wanted: object, key: str) -> np.ndarray:
-    listed: list = [wanted]
+    named = [wanted]
     if isinstance(wanted, Iterable) and not isinstance(wanted, str):
-        listed = list(wanted)
-    absent = [one for one in listed if not (values == one).any()]
+        named = [*wanted]
+    absent = [one for one in named if not (values == one).any()]
     if absent:
         known = np.unique(values).tolist()
         listed = ", ".join(map(str, known[:10])) + (", ..." if len(known) > 10 else "")
         raise ValueError(f"there is no {key} {absent[0]!r}; known: {listed}")
-    return np.isin(values, listed)
+    return np.isin(values, np.array(named))
