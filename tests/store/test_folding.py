@@ -180,12 +180,14 @@ def test_a_fold_that_stops_anywhere_loses_and_doubles_nothing(tmp_path, make, mo
     # The order of operations is at stake, not the disk.
     monkeypatch.setattr(os, "fsync", lambda _: None)
     start = tmp_path / "start"
-    record(start, 0, [(step, "params", layout) for step in range(3)], make)
+    streams = ("params", "grads")
+    record(start, 0, [(step, name, layout) for step in range(3) for name in streams], make)
     if attempt:
         fold_all(start)
-        record(start, 1, [(step, "params", wider) for step in range(2, 20)], make, seed=1)
+        again = [(step, name, wider) for step in range(2, 20) for name in streams]
+        record(start, 1, again, make, seed=1)
     expected = contents(FingerprintReader(start, 0))
-    for stops in count(step=1 + attempt):
+    for stops in count(step=1 + 2 * attempt):
         run = shutil.copytree(start, tmp_path / str(stops))
         with monkeypatch.context() as patched:
             power = Power(stops)
@@ -201,8 +203,9 @@ def test_a_fold_that_stops_anywhere_loses_and_doubles_nothing(tmp_path, make, mo
         assert contents(FingerprintReader(run, 0)) == expected
         fold_all(run)
         assert contents(FingerprintReader(run, 0)) == expected
-        rows = folded.read_index(paths.fingerprints(run, 0) / "params").rows
-        assert rows == (3 + 18 if attempt else 3)
+        for name in streams:
+            rows = folded.read_index(paths.fingerprints(run, 0) / name).rows
+            assert rows == (3 + 18 if attempt else 3)
         if finished:
             break
     assert stops > 40

@@ -2,7 +2,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprolab.store.grid import CHUNK_BYTES, Grid
@@ -10,6 +10,7 @@ from reprolab.store.grid import CHUNK_BYTES, Grid
 shapes = st.lists(st.integers(0, 9), max_size=4).map(tuple)
 
 
+@settings(deadline=None)
 @given(shapes, st.sampled_from([1, 2, 4, 8]), st.integers(8, 200))
 def test_chunks_cut_the_elements_in_order_and_none_is_too_large(shape, itemsize, limit):
     grid = Grid.fit(shape, itemsize, limit)
@@ -18,6 +19,7 @@ def test_chunks_cut_the_elements_in_order_and_none_is_too_large(shape, itemsize,
     assert grid.chunk_size * itemsize <= limit or 0 in shape
 
 
+@settings(deadline=None)
 @given(shapes, st.integers(8, 200))
 def test_chunks_are_those_of_a_regular_grid(shape, limit):
     grid = Grid.fit(shape, 4, limit)
@@ -30,6 +32,7 @@ def test_chunks_are_those_of_a_regular_grid(shape, limit):
         assert numbers[place].reshape(-1).tolist() == list(grid.elements(number))
 
 
+@settings(deadline=None)
 @given(shapes, st.integers(8, 100), st.integers(0, 300), st.integers(0, 300))
 def test_overlapping_chunks_are_found_and_no_others(shape, limit, start, stop):
     grid = Grid.fit(shape, 4, limit)

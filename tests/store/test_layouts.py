@@ -17,6 +17,7 @@ specs = st.builds(
 layouts = st.builds(Layout, st.lists(specs, max_size=5).map(tuple), st.sampled_from([16, 64, 1024]))
 
 
+@settings(deadline=None)
 @given(layouts)
 def test_a_layout_comes_back(layout):
     assert layout_from(layout_record(layout)) == layout
@@ -54,6 +55,7 @@ def test_a_roll_up_is_the_total_of_each_tensor(layout, seed):
         np.testing.assert_allclose(rolled.sketch[number], total.sketch[0], rtol=1e-9, atol=1e-9)
 
 
+@settings(deadline=None)
 @given(layouts, st.integers(0, 2**32 - 1))
 def test_a_streams_digest_is_that_of_the_format_page(layout, seed):
     blocks = np.random.default_rng(seed).integers(0, 2**64, layout.rows, np.uint64, endpoint=False)

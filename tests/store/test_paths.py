@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprolab.errors import DamagedData, LabError
@@ -53,11 +53,13 @@ def test_hostile_names_stay_in_their_folder(name, tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == [found]
 
 
+@settings(deadline=None)
 @given(names)
 def test_every_name_becomes_one_safe_component(name):
     assert re.fullmatch(r"(?![.]|__)[A-Za-z0-9._~-]{1,120}(?<![.])", paths.component(name))
 
 
+@settings(deadline=None)
 @given(names, names)
 def test_two_names_never_meet_even_where_case_is_ignored(one, other):
     assert (one == other) == (paths.component(one).lower() == paths.component(other).lower())

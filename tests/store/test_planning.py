@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprolab.store.planning import Offer, plan
@@ -71,6 +71,7 @@ ranks = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(ranks)
 def test_every_rank_finds_its_bytes_and_every_writer_has_what_it_writes(offers):
     arrays = plan(offers, ())
