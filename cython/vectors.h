@@ -51,6 +51,13 @@ INLINE vu choose(vi mask, vu yes, vu no) { return (yes & (vu)mask) | (no & ~(vu)
 /* What C has no words for that compilers turn into good code: conversions, minimum and maximum of
    lanes that are not NaN, the greater of floats without a sign, products added with one rounding (only where products are exact, so that
    it is the same as two), lanes negated by a mask of bits. */
+INLINE vs lower_halves(const void *p) { vu32 v; memcpy(&v, p, sizeof v); return (vs)(v << 16); }
+INLINE vs upper_halves(const void *p) {
+    vu32 v;
+    memcpy(&v, p, sizeof v);
+    return (vs)(v & UINT32_C(0xffff0000));
+}
+
 #if defined(__AVX512F__)
 INLINE vd widen(vs_half x) { return (vd)_mm512_cvtps_pd((__m256)x); }
 INLINE vd from_halves(const void *p) {
@@ -82,7 +89,20 @@ INLINE vd negate(vd x, uint64_t bits) {
 INLINE vs negate_s(vs x, uint64_t bits) {
     return (vs)_mm512_mask_xor_ps((__m512)x, (__mmask16)bits, (__m512)x, _mm512_set1_ps(-0.0f));
 }
+/* How many of `n`, a multiple of 32, are at least `threshold`. */
+INLINE int64_t count_from(const uint16_t *x, size_t n, uint16_t threshold) {
+    int64_t found = 0;
+    for (size_t i = 0; i < n; i += 32)
+        found += __builtin_popcount(_mm512_cmpge_epu16_mask(
+            _mm512_loadu_si512(x + i), _mm512_set1_epi16((short)threshold)));
+    return found;
+}
 #else
+INLINE int64_t count_from(const uint16_t *x, size_t n, uint16_t threshold) {
+    uint16_t found = 0;
+    for (size_t i = 0; i < n; i++) found += x[i] >= threshold;
+    return found;
+}
 INLINE vd widen(vs_half x) {
 #if defined(__AVX2__)
     return (vd)_mm256_cvtps_pd((__m128)x);
