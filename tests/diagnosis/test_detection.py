@@ -190,7 +190,7 @@ def test_no_stretch_in_noise_of_any_kind():
     rng = np.random.default_rng(0)
     lingering = rng.normal(0, 1, (20, 600))
     for step in range(1, 600):
-        lingering[:, step] += 0.8 * lingering[:, step - 1]
+        lingering[:, step] += 0.6 * lingering[:, step - 1]
     noises = {
         "normal": rng.normal(0, 1, (20, 600)),
         "cauchy-like": rng.standard_t(1.5, (20, 600)),

@@ -7,23 +7,22 @@ from pathlib import Path
 import pytest
 
 import reprolab as rl
-from reprolab.diagnosis.straggling import Cause
 
 SCRIPT = Path(__file__).with_name("slow_training.py")
-RANKS, SLOW = 3, 1
+RANKS = 3
 
 pytestmark = pytest.mark.processes
 
 
-@pytest.fixture(scope="module", params=["forward", "data"])
-def run(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
     lab = tmp_path_factory.mktemp("lab")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     processes = [
         subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(lab), request.param, str(SLOW)],
+            [sys.executable, str(SCRIPT), str(lab)],
             env=os.environ
             | {"RANK": str(rank), "WORLD_SIZE": str(RANKS), "OMP_NUM_THREADS": "1"}
             | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
@@ -38,18 +37,20 @@ def run(request, tmp_path_factory):
     finally:
         for process in processes:
             process.kill()
-    return request.param, lab / request.param
+    return lab / "slow"
 
 
-def test_a_rank_that_really_works_more_is_found(run):
-    kind, path = run
-    found = rl.stragglers(path)
-    assert found.late[0] == SLOW
-    assert found.cause is (Cause.COMPUTE if kind == "forward" else Cause.DATA)
-    row = found.rows["episodes"].filter(rank=SLOW).row(0, named=True)
-    assert row["first_step"] == pytest.approx(12, abs=3)
-    # The record tells which samples it had at the time.
+def test_ranks_that_really_work_more_are_found(run):
+    found = rl.stragglers(run)
+    assert set(found.late) == {1, 2}
+    families = dict(found.rows["culprits"].select("rank", "family").iter_rows())
+    assert families == {1: "compute", 2: "data loading"}
+    lasting = found.rows["episodes"].filter(kind="persistent")
+    assert set(lasting["rank"].to_list()) == {1, 2}
+    for row in lasting.iter_rows(named=True):
+        assert row["first_step"] == pytest.approx(12, abs=3)
+    # The record tells which samples they had at the time, and what they used.
     batches = found.rows["batches"]
-    assert batches.filter(rank=SLOW, step=row["first_step"]).height == 1
-    assert batches["ids"].str.len_chars().min() > 2
-    assert rl.stragglers(rl.open_run(path)).headline == found.headline
+    assert batches.filter(rank=2, step=20)["ids"].str.len_chars().min() > 2
+    assert found.rows["resources"].columns == ["attempt", "rank", "step", "name", "value"]
+    assert rl.stragglers(rl.open_run(run)).headline == found.headline

@@ -2,15 +2,15 @@
 
 What counts is time beyond a gate, standardised and clipped, so that single wild steps do not make a
 stretch. Of all ways to choose stretches of a rank, the one with the largest sum is taken, where
-each stretch costs a threshold. For independent noise of standard deviation 1 that falls by
-``drift`` a step, the largest sum of a stretch over n steps exceeds h with probability about
-``n exp(-2 drift h)``, so the threshold keeps the chance of any false stretch over all ranks and
-steps below a given level; noise that lingers from step to step raises it.
+each stretch costs a threshold. For independent noise x that falls on average, the largest sum of a
+stretch over n steps exceeds h with probability about ``n exp(-c h)``, where c is the positive
+number with ``E exp(c x) = 1``: Cramér's. So the threshold keeps the chance of any false stretch
+over all ranks and steps below a given level; noise that lingers from step to step raises it.
 
 References
 ----------
 Page, "Continuous inspection schemes", Biometrika 41 (1954).
-Siegmund, "Sequential Analysis", 1985, chapter 2 (excursions of a random walk with drift).
+Asmussen, "Applied Probability and Queues", 2nd ed. 2003, chapter XIII (Cramér's exponent).
 """
 
 from __future__ import annotations
@@ -19,16 +19,22 @@ import numpy as np
 
 LEVEL = 1e-3
 """Chance of one false stretch or more in a whole healthy trace."""
-CLIP = 4.0
+CLIP = 3.0
 """Standard deviations beyond which a step counts no further."""
 SHORTEST = 5
 """Steps of the shortest stretch that is told from noise."""
-LONGEST_MEMORY = 30
+LONGEST_MEMORY = 64
 """Steps over which noise may linger."""
 
 LEAST_DRIFT, MOST_DRIFT = 0.5, 1.5
-"""Bounds of the drift, in standard deviations; the upper one for the threshold only, because tails
-are not as light as the formula has them."""
+"""Bounds of the drift, in standard deviations: below, too many steps are needed; above, tails are
+not as light as the formula has them."""
+LEAST_DECAY, MOST_DECAY = 0.1, 3.0
+"""Bounds of the exponent: wilder noise is not believed in, nor that tails are any lighter."""
+STEEPEST, SAMPLE, HALVINGS = 40.0, 1000, 12
+"""Where the search for the exponent begins, and the steps and bisections it takes."""
+STEEP = 1.0
+"""How much further the second scan falls a step."""
 
 Stretch = tuple[int, int, int]
 """Row, first column, column after the last."""
@@ -55,22 +61,45 @@ def stretches(
     list of (row, first, after)
         By row, then by first column.
     """
-    score = beyond / noise
-    clipped = np.clip(score, -CLIP, CLIP)
-    # Noise with a long right tail has a positive mean around its median, and its bulk does not tell
-    # how far it strays; medians over rows ignore the slow ones.
-    drift = max(gate / noise, LEAST_DRIFT) + max(0.0, float(np.median(clipped.mean(axis=1))))
-    spread = max(1.0, float(np.median(clipped.var(axis=1))))
-    threshold = np.log(max(score.size, 2) / level) / (2 * min(drift, MOST_DRIFT))
-    threshold *= spread * _lingering(score)
-    rise = np.clip(score - drift, -CLIP, CLIP)
-    walk = np.concatenate([np.zeros((len(rise), 1)), np.cumsum(rise, axis=1)], axis=1)
-    best = (walk - np.minimum.accumulate(walk, axis=1)).max(axis=1)
+    raw = beyond / noise
+    clipped = np.clip(raw, -CLIP, CLIP)
+    # The bulk of a noise with long tails does not tell how far it strays. Medians over rows ignore
+    # the slow ones, differences where slowness begins.
+    spread = max(1.0, float(np.median((np.diff(clipped, axis=1) ** 2).mean(axis=1))) / 2)
+    # Noise far below the gate need not be looked at more closely than the gate asks for.
+    unit = max(noise * float(np.sqrt(spread)), gate / MOST_DRIFT)
+    lingering = _lingering(raw)
+    score = beyond / unit
+    # Noise with a long right tail has a positive mean around its median.
+    skew = max(0.0, float(np.median(np.clip(score, -CLIP, CLIP).mean(axis=1))))
+    drift = max(gate / unit, LEAST_DRIFT) + skew
     found: list[Stretch] = []
-    for row in np.flatnonzero(best > threshold).tolist():
-        some = _choose(rise[row], threshold)
-        found += [(row, *one) for one in _sharpen(score[row], some, drift, threshold)]
-    return found
+    known: set[int] = set()
+    # Slight slowness needs a low drift and many steps; a great one shows within a few.
+    for fall in (drift, drift + STEEP):
+        rise = np.clip(score - fall, -CLIP, CLIP)
+        # Sums of noise that lingers spread like those of as many times stronger noise.
+        decay = min(max(_decay(rise) / lingering, LEAST_DECAY), MOST_DECAY)
+        threshold = float(np.log(2 * max(score.size, 2) / level)) / decay
+        walk = np.concatenate([np.zeros((len(rise), 1)), np.cumsum(rise, axis=1)], axis=1)
+        best = (walk - np.minimum.accumulate(walk, axis=1)).max(axis=1)
+        for row in np.flatnonzero(best > threshold).tolist():
+            if row not in known:
+                some = _choose(rise[row], threshold)
+                found += [(row, *one) for one in _sharpen(score[row], some, fall, threshold)]
+        known = {row for row, _, _ in found}
+    return sorted(found)
+
+
+def _decay(rise: np.ndarray) -> float:
+    """Cramér's exponent of the noise: the median over rows, so that slow rows do not count."""
+    some = rise[:, :: max(1, rise.shape[1] // SAMPLE)]
+    low, high = np.zeros(len(some)), np.full(len(some), STEEPEST)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        falls = np.exp(middle[:, None] * some).mean(axis=1) < 1
+        low, high = np.where(falls, middle, low), np.where(falls, high, middle)
+    return float(np.median(low))
 
 
 def _choose(rise: np.ndarray, price: float) -> list[tuple[int, int]]:
@@ -117,19 +146,25 @@ def _sharpen(
 
 
 def _lingering(score: np.ndarray) -> float:
-    """Long-run over short-run variance of the noise, at least 1.
+    """How many times more the sums of neighbouring steps vary than those of unrelated ones.
 
-    Means of neighbouring windows differ more than independent steps would make them where noise
-    lingers. Medians over the windows of a row and over rows ignore the few with a change in them.
+    Medians over the windows of a row and over rows ignore the few with a change in them; what tails
+    alone do to sums shows in the same steps shuffled, and cancels.
     """
     steps = score.shape[1]
+    shuffled = score[:, np.random.default_rng(0).permutation(steps)]
     found, width = 1.0, 2
-    short = np.median(np.abs(np.diff(score, axis=1)), axis=1)
-    usable = short > 0
-    while usable.any() and width <= LONGEST_MEMORY and 8 * width <= steps:
-        windows = score[usable, : steps // width * width].reshape(usable.sum(), -1, width)
-        change = np.median(np.abs(np.diff(windows.mean(axis=2), axis=1)), axis=1)
-        found = max(found, float(np.median(width * (change / short[usable]) ** 2)))
+    while width <= LONGEST_MEMORY and 8 * width <= steps:
+        one, other = (_change(values, width) for values in (score, shuffled))
+        usable = other > 0
+        if usable.any():
+            found = max(found, float(np.median((one[usable] / other[usable]) ** 2)))
         width *= 2
     # Up to here is the scatter of the estimate itself.
     return found if found > 1.5 else 1.0
+
+
+def _change(values: np.ndarray, width: int) -> np.ndarray:
+    """Median change of each row from one window's mean to the next."""
+    windows = values[:, : values.shape[1] // width * width].reshape(len(values), -1, width)
+    return np.median(np.abs(np.diff(windows.mean(axis=2), axis=1)), axis=1)
