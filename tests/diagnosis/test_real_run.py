@@ -11,7 +11,13 @@ import reprolab as rl
 SCRIPT = Path(__file__).with_name("slow_training.py")
 RANKS = 3
 
-pytestmark = pytest.mark.processes
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(
+        os.getloadavg()[0] > 3 * (os.cpu_count() or 1),
+        reason="this machine is so busy with other work that every rank is late",
+    ),
+]
 
 
 @pytest.fixture(scope="module")
